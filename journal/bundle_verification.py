@@ -45,11 +45,13 @@ class BundleFlaw(NamedTuple):
 
 
 class VerifiedBundle(NamedTuple):
-    """The result of verifying a bundle. `manifest` None: the manifest cannot be trusted."""
+    """The result of verifying a bundle. `manifest` None: the manifest cannot be trusted. `uncompared` is the file for
+    readers where only its digest was verified, and not that it says what the evidence says; "" where both were."""
 
     manifest: BundleManifest | None
     events: int
     flaws: tuple[BundleFlaw, ...]
+    uncompared: str = ""
 
 
 Derive = Callable[[BundleManifest, Iterator[EventContent]], "bytes | None"]
@@ -89,7 +91,7 @@ def verify_bundle(
         data = _data_file(manifest)
         if digest is not None and digest.hex() != manifest.files[data].sha256:
             flaws.append(BundleFlaw(data, 0, "it does not say what the evidence says"))
-        return VerifiedBundle(manifest, evidence.events, tuple(flaws))
+        return VerifiedBundle(manifest, evidence.events, tuple(flaws), data if digest is None else "")
     except BundleError as problem:
         return VerifiedBundle(manifest, 0, (problem.flaw,))
 

@@ -17,11 +17,11 @@ from omac.domain.kernel.set_aside import PositionEmptied
 from omac.journal.checkpoint import VerifierKey, verified
 from omac.journal.codec import Codec
 from omac.journal.file import connect_for_reading, refusal_of, unproven
-from omac.journal.leaves import stored_leaves
+from omac.journal.leaves import stored_leaves, stored_tree
 from omac.journal.merkle import MerkleTree
 from omac.journal.reader import Reader, recorded
 from omac.journal.rotation import is_loss, is_rotation
-from omac.journal.verification import Chain, KeptRoot, Mismatch
+from omac.journal.verification import Chain, KeptRoot, Mismatch, late_problem
 
 PART = 8_192  # leaves that are read at once
 
@@ -70,6 +70,7 @@ def require_holding(path: str, keys: Sequence[VerifierKey]) -> None:
         raise unproven(path, f"{finding.problem} (position {finding.position})")
     with closing(connect_for_reading(path, lenient=True)) as connection:
         try:
+            late = stored_tree(connection, path).late if chain.roots else 0
             for kept in chain.roots:
                 before = tree.size
                 while tree.size < kept.size:
@@ -78,6 +79,8 @@ def require_holding(path: str, keys: Sequence[VerifierKey]) -> None:
                 if tree.root() != kept.root:
                     events = f"events {before + 1} to {kept.size}"
                     raise unproven(path, f"{events} are not those of a signed checkpoint: history was rewritten")
+                if problem := late_problem(late, kept):
+                    raise unproven(path, problem)
         except ValueError as problem:
             raise unproven(path, str(problem)) from None
         except sqlite3.Error as error:

@@ -87,6 +87,14 @@ class Verified(NamedTuple):
     pruned: int = 0  # of those that were checked, only the leaf is left: their contents were pruned
 
 
+def late_problem(late: int, kept: KeptRoot) -> str:
+    """Return what is wrong with how far late leaves go, by a checkpoint: those that it counts came before it was
+    signed. "" for nothing."""
+    if kept.late is None or (kept.late <= late and not kept.late < late <= kept.size):
+        return ""
+    return f"the journal says that leaves came late up to {late}, its checkpoint says up to {kept.late}"
+
+
 def verify(
     path: str,
     kept: Sequence[KeptRoot] = (),
@@ -160,7 +168,7 @@ class _Verification:
                     reported = self._checked
                     progress(reported, until - first + 1)
         self._end()
-        findings = tuple(sorted(self._findings))
+        findings = tuple(sorted(set(self._findings)))  # each kept root may find the same
         return Verified(
             self._size,
             self._tree.root(),
@@ -269,17 +277,13 @@ class _Verification:
                 continue  # no root can be computed behind it
             if root == self._tree.root():
                 self._sound_to = size
-                self._require_late(size, late)
+                if problem := late_problem(self._late, KeptRoot(size, root, late)):
+                    assert late is not None, "else nothing is compared"
+                    self._report(min(late, self._late) + 1, max(late, self._late), "tree-altered", problem)
             else:
                 first = self._first_changed()
                 problem = f"events {first} to {size} are not those of the kept root: history was rewritten"
                 self._report(first, size, "rewritten", problem)
-
-    def _require_late(self, size: int, late: int | None) -> None:
-        """Compare how far late leaves go: those that a checkpoint counts came before it was signed."""
-        if late is not None and (self._late < late or late < self._late <= size):
-            problem = f"the journal says that leaves came late up to {self._late}, its checkpoint says up to {late}"
-            self._report(min(late, self._late) + 1, max(late, self._late), "tree-altered", problem)
 
     def _first_changed(self) -> int:
         """Return where the leaves that no kept root proves begin, or where the first of them was found to be wrong."""

@@ -625,6 +625,7 @@ NONSENSE = [
     (["audit", "--outcome", "lost"], 2, "--outcome takes completed"),
     (["audit", "--actor", "nobody"], 2, "--actor takes person"),
     (["audit", "--status", "6x"], 2, "--status takes 404"),
+    (["export", "--out", "x", "--status", "499-400"], 2, "499 is above 400"),
     (["audit", "--from", "-1"], 2, "--from takes a position"),
     (["audit", "--from", "9", "--to", "8"], 2, "no position lies between them"),
     (["audit", "--since", "1h", "--until", "2h"], 2, "--since 1h is later than --until 2h"),

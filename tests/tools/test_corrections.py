@@ -31,6 +31,7 @@ def proposals(done: Done) -> list[list[str]]:
         ("audit --actor x --json", "audit --actor person --json"),
         ("audit --status x", "audit --status 5xx"),
         ("audit --status 9xx", "audit --status 5xx"),
+        ("audit --status 499-400", "audit --status 400-499"),
         ("audit --count-by skil", "audit --count-by skill"),
         ("audit --count-by skill,skill", "audit --count-by skill"),
         ("audit --from 9 --to 3", "audit --from 3 --to 9"),

@@ -183,6 +183,22 @@ def test_a_history_that_was_rewritten(omac: Omac, tmp_path: Path) -> None:
     assert omac.run("audit", "verify").status == 10
 
 
+def test_how_far_late_leaves_go_was_changed(omac: Omac, tmp_path: Path) -> None:
+    """An export and a proof are refused where a checkpoint contradicts how far late leaves go, which they would sign.
+    The verification names that once, however many checkpoints do."""
+    omac.approve(omac.project("shop"))
+    notes = [omac.ok("checkpoint") for _ in range(2)]
+    (tmp_path / "kept").write_text("".join(notes))
+    with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE tree SET late = 2")
+    for words in (("export", "--out", str(tmp_path / "after")), ("audit", "prove", "1")):
+        done = omac.run(*words)
+        assert (done.status, done.out) == (10, ""), done
+        assert "leaves came late up to 2, its checkpoint says up to 0" in done.err
+    verified = json.loads(omac.run("audit", "verify", "--json", "--checkpoint", str(tmp_path / "kept")).out)
+    assert [finding["kind"] for finding in verified["findings"]] == ["tree-altered"]
+
+
 def test_what_has_not_ended(omac: Omac, tmp_path: Path) -> None:
     """An export by filters has the beginning of each access and launch that is open, as the audit has its row."""
     omac.approve(omac.project("shop"))
@@ -292,6 +308,24 @@ def resigned(omac: Omac, folder: Path, change: Any) -> None:
     name = (folder / "checkpoint.txt").read_text().splitlines()[-1].split()[1]
     seed = bytes.fromhex((omac.state / "signing.key").read_text())
     (folder / "manifest.sig").write_text(sign_note(digest_of(text), name, seed))
+
+
+def test_data_of_another_version_are_said_to_be_uncompared(used: Omac, key: str, tmp_path: Path) -> None:
+    """The verification reports data that it cannot derive, which may say anything that the signer wants."""
+    folder = exported(used, tmp_path / "bundle", "--redact", "secret")
+    assert "not compared" not in verified(folder, key).stdout
+    assert json.loads(verified(folder, key, "--json").stdout)["uncompared"] == ""
+
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["omac"] = "0.0.9"
+        path = folder / "events.jsonl"
+        path.write_bytes(path.read_bytes().replace(b"GET", b"PUT"))
+
+    resigned(used, folder, change)
+    done = verified(folder, key)
+    assert done.returncode == 0
+    assert "events.jsonl was not compared with the evidence: omac 0.0.9 made it, not this one" in done.stdout
+    assert json.loads(verified(folder, key, "--json").stdout)["uncompared"] == "events.jsonl"
 
 
 @pytest.mark.full

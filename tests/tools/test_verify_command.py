@@ -57,6 +57,24 @@ def test_verify_names_the_position(omac: Omac) -> None:
     assert (finding["position"], finding["kind"]) == (2, "altered")
 
 
+def test_verify_knows_the_mark(omac: Omac) -> None:
+    """A journal whose end was cut with its leaves and tree is found by the mark in the state directory, as by every
+    other command; so is another journal in its place. A copy elsewhere has no mark."""
+    project, path = omac.project("shop", "echo"), omac.state / "journal.db"
+    omac.approve(project, "echo")
+    shutil.copy(path, path.with_name("earlier.db"))
+    (head,) = [json.loads(omac.ok("audit", "verify", "--json"))["head"]]
+    omac.ok("revoke", "echo", "--workdir", str(project))
+    shutil.copy(path.with_name("earlier.db"), path)
+    done = omac.run("audit", "verify")
+    assert f"position {head + 1}: omac last saw it at position {head + 1}" in done.out
+    assert done.status == 10
+    assert omac.run("audit", "verify", "--journal", str(path.with_name("earlier.db"))).status == 0
+    spoil(omac, f"UPDATE journal SET id = '{'0' * 32}'")
+    done = omac.run("audit", "verify")
+    assert (done.status, "omac last used another journal here" in done.out) == (10, True), done
+
+
 def test_verify_takes_positions(omac: Omac) -> None:
     """A word that is no position is misuse."""
     omac.approve(omac.project("shop", "echo"), "echo")

@@ -113,5 +113,9 @@ def _status(text: str) -> tuple[int, int]:
     if of_class := STATUS_CLASS.fullmatch(text.lower()):
         return int(of_class[1]) * 100, int(of_class[1]) * 100 + 99
     if match := STATUS_RANGE.fullmatch(text):
-        return int(match[1]), int(match[2] or match[1])
+        low, high = int(match[1]), int(match[2] or match[1])
+        if high < low:
+            message = f"--status {text}: {low} is above {high}, no status lies between them"
+            raise Refusal("misuse", message, fix=[f"--status {high}-{low}"])
+        return low, high
     raise Refusal("misuse", f"--status takes 404, 5xx or 400-499, not {text!r}", fix=["--status 5xx"])

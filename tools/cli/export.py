@@ -118,9 +118,12 @@ def _show(folder: str, bundle: VerifiedBundle) -> None:
     print_folded(f"  exported {rfc3339(manifest.at)} by omac {manifest.omac}, root {manifest.root}", 4)
     if manifest.filters:
         print_folded(f"  filters: {', '.join(f'{name} {value}' for name, value in manifest.filters.items())}", 4)
+    if bundle.uncompared:
+        maker = f"omac {manifest.omac}{manifest.writer and f' with {manifest.writer}'} made it, not this one"
+        print_folded(f"  {bundle.uncompared} was not compared with the evidence: {maker}; its digest was signed", 4)
     if manifest.without_content:
-        why = ", ".join(manifest.redacted) or "pruned, or set aside by a repair"
-        print_line(f"  {manifest.without_content} without their content: {why}")
+        why = ", ".join((*manifest.redacted, "pruned, or set aside by a repair"))
+        print_folded(f"  {manifest.without_content} without their content: {why}", 4)
     elif manifest.redacted:
         print_line(f"  fields left out: {', '.join(manifest.redacted)}")
     if manifest.late:
@@ -137,4 +140,5 @@ def _number(exported: BundleManifest) -> str:
 def _data(folder: str, bundle: VerifiedBundle) -> dict[str, Any]:
     manifest = bundle.manifest
     stated = {} if manifest is None else {"journal": manifest.journal, "size": manifest.size, "root": manifest.root}
-    return {"folder": folder, "events": bundle.events, **stated, "findings": [flaw._asdict() for flaw in bundle.flaws]}
+    findings = [flaw._asdict() for flaw in bundle.flaws]
+    return {"folder": folder, "events": bundle.events, **stated, "uncompared": bundle.uncompared, "findings": findings}

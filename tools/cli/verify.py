@@ -8,11 +8,12 @@ from typing import NamedTuple
 from omac.domain.access import signing
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import counted
+from omac.journal.closed_fields import ClosedFields, closed_fields
 from omac.journal.reader import Reader
 from omac.journal.segment import SegmentError
 from omac.journal.verification import Chain, KeptRoot, Mismatch, Verified, verify
 from omac.tools.cli.audit_filters import between_none
-from omac.tools.compose.journals import path_in_use
+from omac.tools.compose.journals import codec_of, mark_of, path_in_use
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import is_position, print_json
 from omac.tools.terminal.progress import Progress
@@ -34,11 +35,13 @@ class VerifyRequest(NamedTuple):
 
 def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
     """Print what is found; 10 where something is. Raises Refusal."""
-    path = path_in_use(StateDir.of(environment), environment, request.journal)
+    state = StateDir.of(environment)
+    path = path_in_use(state, environment, request.journal)
     first, last = _position(request.first, "--from"), _position(request.last, "--to")
     if last is not None and last < (first or 1):
         raise between_none(first or 1, last)
     kept: Sequence[KeptRoot] = ()
+    seen = mark_of(state, path).read()  # before the journal is read: both may grow meanwhile
     with closing(Reader(path, lenient=True)) as reader:
         chain = _chain(reader, path, request.keys, environment)
         if request.checkpoints:
@@ -46,17 +49,25 @@ def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
 
             keys = keys_in(path, request.keys, environment)
             kept = kept_roots(request.checkpoints, keys, path, reader.journal_id())
+        journal_id = reader.journal_id()
     with Progress("events verified") as progress:
         verified = verify(path, [*chain.roots, *kept], first or 1, last, progress.show, chain.findings, _processors())
+    if lost := _lost(seen, journal_id, verified.head):
+        verified = verified._replace(findings=tuple(sorted((*verified.findings, lost))))
     if first is not None and first > max(verified.size, verified.head) and not verified.findings:
         raise Refusal(
             "misuse", f"no event is at position {first}: the journal ends at {verified.head}", fix=["--from 1"]
         )
+    closed = ClosedFields() if verified.findings else _closed(state, path)
     if request.json:
         counts = {"checkpoints": len(chain.roots), "unknown_checkpoints": chain.unknown, "breaks": chain.breaks}
-        print_json(_data(path, verified) | counts | {"kept": len(kept)})
+        print_json(_data(path, verified) | counts | {"kept": len(kept), "closed": closed.events})
     else:
         _show(path, verified, chain, kept)
+        if closed.events:
+            are = counted(closed.events, "event has", "events have")
+            print_folded(f"  {are} personal fields that read as (erased), the first at position {closed.first}:", 4)
+            print_folded("    their key is not here, and the journal has no erasure of it", 4)
     return DAMAGED if verified.findings else 0
 
 
@@ -73,6 +84,22 @@ def _chain(reader: Reader, path: str, keys: Sequence[str], environment: Mapping[
         if isinstance(refusal.__cause__, SegmentError):  # the verification names it
             return Chain((), 0, ())
         raise
+
+
+def _lost(seen: tuple[str, int] | None, journal_id: str, head: int) -> Mismatch | None:
+    """Return what is wrong with a journal that is not, or no longer, the one that its mark knows."""
+    known, position = seen or (journal_id, 0)
+    if journal_id != known:
+        return Mismatch(1, max(head, 1), "rewritten", f"omac last used another journal here, with id {known}")
+    if head < position:
+        problem = f"omac last saw it at position {position}: its end was cut, or it is an older copy"
+        return Mismatch(head + 1, position, "truncated", problem)
+    return None
+
+
+def _closed(state: StateDir, path: str) -> ClosedFields:
+    with closing(Reader(path, lenient=True)) as reader:
+        return closed_fields(reader, codec_of(state, reader))
 
 
 def _processors() -> int:
