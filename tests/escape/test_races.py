@@ -17,6 +17,7 @@ from tiers import everything
 
 BACKENDS = ("bubblewrap", "landlock")
 UP = ("sh", "-c", f"echo up; sleep 60.{os.getpid()}")
+LASTING = str(10_000_000 + os.getpid())  # seconds, by which a process is found
 UNBOUND = """\
 from omac.adapters.sandbox import bubblewrap
 bubblewrap.NAMESPACES = tuple(word for word in bubblewrap.NAMESPACES if word != "--die-with-parent")
@@ -102,9 +103,9 @@ def test_a_folder_swapped_for_a_link_at_launch(world: Box, backend: str, swapped
 
 def test_a_daemon_ends_with_the_program(world: Box, backend: str) -> None:
     """A daemon that has left its session and closed all its streams ends when the program does."""
-    done = world.run("/usr/bin/python3", "-c", DAEMON, "4713", options=("--backend", backend))
+    done = world.run("/usr/bin/python3", "-c", DAEMON, LASTING, options=("--backend", backend))
     assert done.out == "up\n", done
-    assert not _running("4713")
+    assert not _running(LASTING)
 
 
 SECONDS = "40"
@@ -153,16 +154,16 @@ def test_a_daemon_ends_with_omac(world: Box) -> None:
     line = world.omac("sandbox", "run", "--workdir", str(world.workdir), "--")
     user = world.uid or None
     process = subprocess.Popen(
-        [*line, "/usr/bin/python3", "-c", DAEMON, "4714", "stay"], stdout=subprocess.PIPE, env=world.environment,
+        [*line, "/usr/bin/python3", "-c", DAEMON, LASTING, "stay"], stdout=subprocess.PIPE, env=world.environment,
         user=user, group=user, cwd=world.workdir,
     )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == b"up\n"
-    assert _running("4714")
+    assert _running(LASTING)
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    eventually(lambda: not _running("4714"), 10, "the daemon is gone")
+    eventually(lambda: not _running(LASTING), 10, "the daemon is gone")
 
 
 def test_omac_inside_reaches_nothing(world: Box) -> None:

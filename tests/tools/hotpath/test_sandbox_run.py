@@ -11,6 +11,7 @@ import re
 import select
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -641,8 +642,10 @@ def test_listening_wants_an_open_port(mine: Box) -> None:
     listen = "import socket, sys; s=socket.socket(); s.bind(('127.0.0.1', int(sys.argv[1]))); s.listen(); print('ok')"
     command = ("/usr/bin/python3", "-c", listen)
     assert mine.run(*command, "0").out == "ok\n"
-    assert mine.run(*command, "24711").status != 0
-    assert mine.run(*command, "24711", options=("--open-port", "24711")).out == "ok\n"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    assert mine.run(*command, port).status != 0
+    assert mine.run(*command, port, options=("--open-port", port)).out == "ok\n"
 
 
 STOPPABLE = (  # starts no child: dash hangs when a ^Z stops one that it has just begun (vfork)
