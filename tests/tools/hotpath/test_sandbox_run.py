@@ -242,6 +242,27 @@ def test_a_signal_before_the_program_is_started(mine: Box) -> None:
     assert (done.status, done.out) == (143, "sent\n"), done
 
 
+EARLY_INTERRUPT = """\
+import os, time
+from omac.adapters.sandbox import launch, without_namespaces
+enter, release = without_namespaces.enter, launch.HeldProgram.release
+def late(policy):
+    time.sleep(0.3)
+    enter(policy)
+def released(run):
+    release(run)
+    os.kill(os.getpid(), 2)
+without_namespaces.enter, launch.HeldProgram.release = late, released
+"""
+
+
+def test_an_interrupt_before_the_program_has_confined_itself(mine: Box) -> None:
+    """An interrupt ends a program that is still omac's own code, as it ends any: that reports no failure."""
+    done = mine.host(*mine.changed(EARLY_INTERRUPT, "sleep", "5", options=("--backend", "landlock")))
+    assert done.status == 130, done
+    assert "cannot be started" not in done.err
+
+
 def test_nothing_outlives_omac(mine: Box) -> None:
     """A SIGKILL of omac ends all its processes: wrappers, children in the background and new sessions."""
     line = mine.omac("sandbox", "run", "--workdir", str(mine.workdir), "--")
