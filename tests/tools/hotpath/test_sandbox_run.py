@@ -127,6 +127,28 @@ def test_the_host_removes_a_worktree_while_the_end_is_inspected(mine: Box) -> No
     assert mine.host("git", "log", "--format=%s").out == "first\n"
 
 
+INTERRUPTED_END = """\
+import os, threading
+from omac.adapters.git import program
+complaint = program.complaint
+def slow(*words, **named):
+    threading.Timer(0.1, os.killpg, (0, 2)).start()
+    return complaint("-c", "alias.slow=!sleep 0.3", "slow") or complaint(*words, **named)
+program.complaint = slow
+os.setsid()
+from omac.tools.entry import main; main()
+"""
+
+
+def test_an_interrupt_while_git_works_at_the_end(mine: Box) -> None:
+    """A ^C while git does for the host what was done inside, which the terminal sends to all of omac's group, reaches
+    omac alone."""
+    assert mine.host("git", "init", "-q").status == 0
+    done = mine.host(*mine.changed(INTERRUPTED_END, "git", "config", "user.name", "Inside"))
+    assert (done.status, "still inspecting" in done.err) == (0, True), done
+    assert mine.host("git", "config", "user.name").out == "Inside\n", done
+
+
 def test_only_the_project_and_the_system_are_there(world: Box) -> None:
     """The program works in the project, and sees nothing else of the home, /tmp and other folders."""
     world.give(world.home / ".ssh" / "id", "secret")
