@@ -413,6 +413,8 @@ AS_PROCESS_1 = ("unshare", "--pid", "--fork", "--mount-proc", *(("--user", "--ma
 @pytest.mark.parametrize("words", [("sandbox", "run", "--backend", "landlock"), ("start",)], ids=lambda words: words[0])
 def test_omac_is_the_first_process_of_a_container(mine: Box, words: tuple[str, ...]) -> None:
     """omac launches as process 1, which no process adopted, as it does elsewhere."""
+    if mine.host(*AS_PROCESS_1, "true").status:
+        pytest.skip("no pid namespace can be made here")
     done = mine.host(*AS_PROCESS_1, *mine.omac(*words, "--", "echo", "up"))
     assert (done.status, done.out) == (0, "up\n"), done
 
