@@ -67,7 +67,7 @@ def publish(path: str, content: bytes, *, prefix: str = ".") -> None:
         try:
             os.link(draft, os.path.basename(path), src_dir_fd=folder, dst_dir_fd=folder)
         finally:
-            os.unlink(draft, dir_fd=folder)
+            _remove(folder, draft)
         os.fsync(folder)
     finally:
         os.close(folder)

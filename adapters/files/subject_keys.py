@@ -84,7 +84,8 @@ class SubjectKeyFiles:
         with self._usable():
             for draft in self._drafts():
                 if set(keys) & set(self._read_any(draft)):
-                    os.unlink(draft)
+                    with suppress(FileNotFoundError):  # it was being written, and now is a key
+                        os.unlink(draft)
             with suppress(FileNotFoundError):
                 os.unlink(self._path(subject))
             if os.path.isdir(self.folder):

@@ -44,6 +44,7 @@ def complaint(*words: str, stdin: bytes = b"", seconds: float = 60.0) -> str:
             cwd="/",
             timeout=seconds,
             check=False,
+            start_new_session=True,  # no signal of the terminal is for it
         )
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return str(error)

@@ -26,9 +26,12 @@ from omac.adapters.sandbox.terminal import Terminal, awake, forwarding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal as _signal
     from collections.abc import Sequence
 
     from omac.domain.sandbox.confinement import Policy
+else:
+    import _signal
 
 BUILD_WITHIN_S = 20.0
 _LOOK_EVERY_S = 0.0002
@@ -133,6 +136,7 @@ class UnderBubblewrap(HeldProgram):
         self._held = os.dup(self._gate)  # which the namespace's init keeps open, and the program has not
         self._alive = -1
         self._watcher = 0
+        self._namespace = -1  # a descriptor of its init, once that is there
         self._expected: mounted.Expected
 
     def _start(self) -> int:
@@ -156,6 +160,7 @@ class UnderBubblewrap(HeldProgram):
     def built(self) -> int:
         """Wait until bubblewrap has built the sandbox, and compare what is mounted. Raises as HeldProgram."""
         self.init = _init(self._info)
+        self._namespace = _opened(self.init)
         _await_built(self.init, self._child, self.policy.workdir)
         try:
             mounted.check(self.init, self._expected)
@@ -166,7 +171,7 @@ class UnderBubblewrap(HeldProgram):
     def ended(self) -> int:
         """Return its exit status, as HeldProgram."""
         status = self._wait()
-        _gone(self.init)
+        _end(self._namespace)
         kill(self._watcher)
         self._streams.finish()
         return status
@@ -174,7 +179,7 @@ class UnderBubblewrap(HeldProgram):
     def _close(self) -> None:
         self._parent.close()
         self._files.close()
-        for descriptor in (self._info, self._info_of_child, self._alive, self._held):
+        for descriptor in (self._info, self._info_of_child, self._alive, self._held, self._namespace):
             if descriptor >= 0:
                 os.close(descriptor)
 
@@ -198,11 +203,7 @@ class UnderBubblewrap(HeldProgram):
             raise Failed(f"{line[0]} cannot be started: {problem.strerror}") from problem
 
     def _kill_begun(self, child: int) -> None:
-        try:
-            if self.init:
-                os.kill(self.init, 9)  # it does not yet end with bubblewrap
-        except ProcessLookupError:
-            pass  # it ended because it could not build the sandbox
+        _kill(self._namespace)  # it does not yet end with bubblewrap
         kill(child)
 
     def _inside(self) -> list[str]:
@@ -287,15 +288,30 @@ def wait_for(child: int) -> int:
                 os.kill(child, 18)  # SIGCONT
 
 
-def _gone(init: int) -> None:
-    """Return when the namespace's init, and with it everything inside, is gone."""
+def _opened(init: int) -> int:
+    """A descriptor of the namespace's init; -1 where there is none: it has ended, or Linux is older than 5.3."""
     try:
-        descriptor = os.pidfd_open(init)
+        return os.pidfd_open(init)
     except OSError:
-        return
+        return -1
+
+
+def _kill(init: int) -> None:
+    """Kill the namespace's init, with all that is inside, by its descriptor."""
+    try:
+        if init >= 0:
+            _signal.pidfd_send_signal(init, _signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it has ended
+
+
+def _end(init: int) -> None:
+    """Return when the namespace's init, and with it everything inside, is gone. It is killed: bubblewrap may have been,
+    before it had bound its init to itself."""
     import select
 
-    waiting = select.poll()
-    waiting.register(descriptor, select.POLLIN)
-    waiting.poll(BUILD_WITHIN_S * 1000)
-    os.close(descriptor)
+    _kill(init)
+    if init >= 0:
+        waiting = select.poll()
+        waiting.register(init, select.POLLIN)
+        waiting.poll(BUILD_WITHIN_S * 1000)

@@ -11,7 +11,7 @@ import errno
 import os
 import sys
 
-from omac.adapters.sandbox.terminal import IGNORED_BY_PYTHON, PASSED_ON
+from omac.adapters.sandbox.terminal import PASSED_ON, default
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
@@ -47,10 +47,7 @@ def main(arguments: list[str]) -> None:
     """Become the program, or end with CANNOT_RUN or NOT_FOUND and one line that says why."""
     let_in, ports, count = _numbers(arguments[0]), arguments[1], int(arguments[2])
     fence, argv = arguments[3 : count + 3], arguments[count + 3 :]
-    for number in IGNORED_BY_PYTHON:
-        _signal.signal(number, _signal.SIG_DFL)
-    if _signal.getsignal(_signal.SIGINT) is not _signal.SIG_IGN:  # else omac was started so, as by nohup(1)
-        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    default()
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, let_in)  # with what has come meanwhile
     _take_back_locale()
     if fence:

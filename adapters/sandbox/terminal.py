@@ -187,7 +187,9 @@ def ignored() -> None:
 
 
 def default() -> None:
-    """Set the signals that Python ignores as a program expects them. Handlers of omac end with exec; signals that were
+    """Set the signals that Python changes as a program expects them. Handlers of omac end with exec; signals that were
     ignored when omac began stay ignored."""
     for number in IGNORED_BY_PYTHON:
         _signal.signal(number, _signal.SIG_DFL)
+    if _signal.getsignal(_signal.SIGINT) is not _signal.SIG_IGN:  # else omac was started so, as by nohup(1)
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)

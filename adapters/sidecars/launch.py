@@ -173,6 +173,9 @@ async def _clear(outer: subprocess.Popen[bytes], init: process.Stat | None) -> N
     if init:
         process.kill(init.pid, init.start_ticks, signal.SIGKILL)
     await destroy(outer)
+    for entry in process.everyone() if init is None else ():  # one that was not reported may wait for the outer process
+        if is_unbuilt(entry.pid):
+            process.kill(entry.pid, entry.start_ticks, signal.SIGKILL)
 
 
 async def _init(outer: subprocess.Popen[bytes], info: int) -> process.Stat:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,11 @@ from tiers import everything
 
 BACKENDS = ("bubblewrap", "landlock")
 UP = ("sh", "-c", f"echo up; sleep 60.{os.getpid()}")
+LASTING = str(10_000_000 + os.getpid())  # seconds, by which a process is found
+UNBOUND = """\
+from omac.adapters.sandbox import bubblewrap
+bubblewrap.NAMESPACES = tuple(word for word in bubblewrap.NAMESPACES if word != "--die-with-parent")
+"""
 LAUNCHES = 25 if everything() else 5
 SWAP = """\
 import os, sys
@@ -97,9 +103,9 @@ def test_a_folder_swapped_for_a_link_at_launch(world: Box, backend: str, swapped
 
 def test_a_daemon_ends_with_the_program(world: Box, backend: str) -> None:
     """A daemon that has left its session and closed all its streams ends when the program does."""
-    done = world.run("/usr/bin/python3", "-c", DAEMON, "4713", options=("--backend", backend))
+    done = world.run("/usr/bin/python3", "-c", DAEMON, LASTING, options=("--backend", backend))
     assert done.out == "up\n", done
-    assert not _running("4713")
+    assert not _running(LASTING)
 
 
 SECONDS = "40"
@@ -148,16 +154,16 @@ def test_a_daemon_ends_with_omac(world: Box) -> None:
     line = world.omac("sandbox", "run", "--workdir", str(world.workdir), "--")
     user = world.uid or None
     process = subprocess.Popen(
-        [*line, "/usr/bin/python3", "-c", DAEMON, "4714", "stay"], stdout=subprocess.PIPE, env=world.environment,
+        [*line, "/usr/bin/python3", "-c", DAEMON, LASTING, "stay"], stdout=subprocess.PIPE, env=world.environment,
         user=user, group=user, cwd=world.workdir,
     )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == b"up\n"
-    assert _running("4714")
+    assert _running(LASTING)
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    eventually(lambda: not _running("4714"), 10, "the daemon is gone")
+    eventually(lambda: not _running(LASTING), 10, "the daemon is gone")
 
 
 def test_omac_inside_reaches_nothing(world: Box) -> None:
@@ -216,8 +222,17 @@ def test_omac_that_is_killed_before_the_sandbox_is_bound_to_it(world: Box) -> No
 
     Here it is never bound.
     """
-    unbound = 'bubblewrap.NAMESPACES = tuple(word for word in bubblewrap.NAMESPACES if word != "--die-with-parent")'
-    _killed(world, world.changed(f"from omac.adapters.sandbox import bubblewrap; {unbound}; ", *UP))
+    _killed(world, world.changed(UNBOUND, *UP))
+
+
+def test_bubblewrap_that_is_killed_before_the_sandbox_is_bound_to_it(world: Box) -> None:
+    """The program ends with bubblewrap where that is killed, though its init is not bound to it, before omac ends."""
+    with _begun(world, world.changed(UNBOUND, *UP)) as process:
+        inside = "--info-fd", str(world.workdir)  # bubblewrap, and its init
+        (bubblewrap,) = (folder for folder in _running(*inside) if _parent(folder) == process.pid)
+        os.kill(int(bubblewrap.name), signal.SIGKILL)
+        assert process.wait(10) == 128 + signal.SIGKILL
+    assert not _running(UP[-1])
 
 
 KILLED_EARLY = """\
@@ -254,12 +269,26 @@ def test_the_program_has_nothing_open_but_its_streams(world: Box) -> None:
     assert done.out.split() == ["0", "1", "2", "3"], done  # the last is of the folder that is listed
 
 
-def _killed(world: Box, line: list[str]) -> None:
-    """Start a launch of `UP`, kill its omac, and see that what it started ends."""
+def _parent(folder: Path) -> int:
+    return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+
+
+@contextmanager
+def _begun(world: Box, line: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a launch of `UP`, whose end is awaited."""
     user = world.uid or None
     with subprocess.Popen(line, stdout=subprocess.PIPE, env=world.environment, user=user, group=user) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
         assert _running(UP[-1])
-        process.kill()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _killed(world: Box, line: list[str]) -> None:
+    """Start a launch of `UP`, kill its omac, and see that what it started ends."""
+    with _begun(world, line):
+        pass
     eventually(lambda: not _running(str(world.workdir)) and not _running(UP[-1]), 10, "what omac started is gone")

@@ -3,6 +3,7 @@
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,39 @@ def test_it_is_destroyed(keys: SubjectKeyFiles, folder: Path) -> None:
     keys.destroy(SHOP)
     assert second.minted(SHOP) != (key,)
     assert keys.current(SHOP) == second.current(SHOP) != ()
+
+
+def test_it_is_destroyed_while_it_is_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that another process destroys between its making and the end of that is not used."""
+    link = os.link
+
+    def linked(*words: Any, **folders: Any) -> None:
+        link(*words, **folders)
+        if words[1] == SHOP:
+            files(folder).destroy(SHOP)
+
+    monkeypatch.setattr(os, "link", linked)
+    with pytest.raises(Refusal, match="removed as soon as it was made"):
+        files(folder).minted(SHOP)
+    assert os.listdir(folder / "subjects") == []
+
+
+def test_a_draft_that_is_gone_is_no_reason_to_keep_a_key(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key is destroyed though its maker removes the draft of it meanwhile."""
+    keys = files(folder)
+    keys.minted(SHOP)
+    draft = folder / "subjects" / ".draft.0"
+    draft.write_bytes((folder / "subjects" / SHOP).read_bytes())
+    read = SubjectKeyFiles._read_any
+
+    def gone(self: SubjectKeyFiles, path: str) -> tuple[bytes, ...]:
+        content = read(self, path)
+        os.unlink(path)
+        return content
+
+    monkeypatch.setattr(SubjectKeyFiles, "_read_any", gone)
+    keys.destroy(SHOP)
+    assert os.listdir(folder / "subjects") == []
 
 
 def test_what_a_killed_process_left_of_it(keys: SubjectKeyFiles, folder: Path) -> None:

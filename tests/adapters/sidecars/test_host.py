@@ -647,6 +647,36 @@ async def test_an_init_that_waits_for_a_killed_bubblewrap_is_ended(tmp_path: Pat
         os.close(writer)
 
 
+async def test_an_init_that_was_not_reported_ends_with_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start that is given up while bubblewrap sets up the namespace leaves no init that waits for ever."""
+    reader, writer = os.pipe()
+    more, start, inits = launch._more_arguments, launch.start, list[process.Stat]()
+    held_by = b"--unshare-user\0--userns-block-fd\0%d\0" % reader
+
+    def started(*words: Any, pass_fds: tuple[int, ...], **named: Any) -> Any:
+        return start(*words, pass_fds=(*pass_fds, reader), **named)
+
+    async def unreported(outer: subprocess.Popen[bytes], _: int) -> process.Stat:
+        await until(lambda: process.descendants(outer.pid))
+        inits.extend(process.descendants(outer.pid))
+        raise trio.TooSlowError
+
+    monkeypatch.setattr(launch, "_more_arguments", lambda program: held_by + more(program))
+    monkeypatch.setattr(launch, "start", started)
+    monkeypatch.setattr(launch, "_init", unreported)
+    try:
+        true = launch.SidecarProgram(["true"], {}, "/")
+        with pytest.raises(launch.NoNamespace):
+            await launch.start_in_namespace(host_programs.find("bwrap"), true, subprocess.DEVNULL)
+        (init,) = inits
+        await until(lambda: not process.living(init.pid, init.start_ticks))
+    finally:
+        for init in inits:
+            process.kill(init.pid, init.start_ticks, signal.SIGKILL)
+        os.close(reader)
+        os.close(writer)
+
+
 async def test_an_init_is_left_alone_where_its_bubblewrap_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
