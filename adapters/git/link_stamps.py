@@ -9,6 +9,7 @@ from itertools import islice
 from omac.adapters.git.stamp import stamp_of
 from omac.adapters.linux.resolve_symlinks import resolve_inside
 from omac.domain.kernel.digest import sha256
+from omac.domain.sandbox.autorun_files import OF_OTHERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ class LinkStamps:
         self._room = FILES_MAX
 
     def of(self, link: str, status: os.stat_result) -> Stamp:
-        """Return a stamp of a link and, as far as that is in a project, of all that it leads to, by further links, too.
-        Where that is too much, no two stamps are the same. Raises OSError."""
+        """Return a stamp of a link and, as far as that is in a project, of all that it leads to, by further links, too,
+        but not of packages installed there. Where that is too much, no two stamps are the same. Raises OSError."""
         stamp = stamp_of(status)
         target = resolve_inside(link, self._roots)
         if not target:
@@ -68,4 +69,4 @@ class LinkStamps:
                 paths += filter(None, (resolve_inside(path, self._roots),))
             elif stat.S_ISDIR(status.st_mode):
                 with os.scandir(path) as scan:
-                    paths += [entry.path for entry in islice(scan, BELOW_MAX)]
+                    paths += [entry.path for entry in islice(scan, BELOW_MAX) if entry.name not in OF_OTHERS]

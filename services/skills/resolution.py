@@ -112,5 +112,8 @@ def _not_found(there: Sequence[Candidate], search: SkillSearch, name: str, comma
     ]
     where = "among the global skills" if search.scope == "global" else f"in {search.workdir}"
     message = f"no skill {name!r} with a sidecar {where}; known: {names}"
-    look = f"ls -la {quoted(search.workdir)}/.{SHARED_BASE}/skills"
-    return Refusal("skill-not-found", message, fix=fix or ["omac list --all", look])
+    own = any(candidate.place.workdir for candidate in there)
+    project = quoted(search.workdir)
+    next_step = f"omac skill check {project}" if own else f"omac skill new hello --workdir {project}"
+    proposed = ["omac list --all"] + [next_step] * (search.scope != "global")
+    return Refusal("skill-not-found", message, fix=fix or proposed)

@@ -211,6 +211,17 @@ def test_links_that_programs_obey(ground: Ground, target: str) -> None:
     assert "/.vscode: is a link" in findings(ground, "echo y > other/x")
 
 
+def test_a_link_of_a_virtual_environment(ground: Ground) -> None:
+    """The link in a skill's environment is reported when what it leads to changes, however many packages are there:
+    these count as little behind a link as elsewhere."""
+    ground.renew("plain")
+    packages = ".agents/skills/s/.venv/lib/python3.11/site-packages"
+    made = f"mkdir -p {packages}; touch {packages}/{{1..1500}}; ln -s lib .agents/skills/s/.venv/lib64"
+    assert "/.venv/lib64: is a link" in findings(ground, made)
+    assert "is a link" not in findings(ground, f"echo x > {packages}/1")
+    assert "/.venv/lib64: is a link" in findings(ground, f"echo x > {packages}/../x.py")
+
+
 def test_links_to_much_cost_little(ground: Ground) -> None:
     """Links in circles, to a device, out of the project and to more than omac reads cost little of the processor."""
     ground.renew("plain")

@@ -500,6 +500,9 @@ def test_the_install_script_is_shown_and_not_run(omac: Omac, kind: str) -> None:
             script.mkdir()
         case _:
             pass
+    if kind == "plain":
+        shown = omac.ok("show", "slack", "--workdir", str(project))
+        assert f"its install script is {script}, which omac does not run: read it, and run it before you" in shown
     done = register(omac, project, **ALL)
     assert not mark.exists()
     assert "not for the screen" not in done.out + done.err
@@ -510,6 +513,7 @@ def test_the_install_script_is_shown_and_not_run(omac: Omac, kind: str) -> None:
     assert done.status == 0, done
     if kind in ("plain", "long"):
         assert f": {script}\n|   omac does not run it." in done.out
+        assert "|   The files that it changes need another approval: omac trust\n" in done.out
     else:
         assert f"{script}, cannot be shown: " in done.out
     if kind == "plain":

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,3 +74,30 @@ def test_every_offered_command_is_quoted(omac: Omac, tmp_path: Path) -> None:
             ["/bin/bash", "-c", command], cwd=tmp_path, env={"PATH": "/nowhere"}, capture_output=True, check=False
         )
     assert not list(tmp_path.rglob("pwned"))
+
+
+def test_commands_for_what_is_not_there(omac: Omac, tmp_path: Path) -> None:
+    """Each command that is proposed for a folder or a skill that is missing does something when it is pasted, in
+    whatever folder."""
+    empty, file = tmp_path / "empty", tmp_path / "file"
+    empty.mkdir()
+    file.touch()
+    home = {"HOME": str(file), "XDG_CONFIG_HOME": f"{file}/config"}  # nothing can be made in it
+    for words, environment in (
+        (("approve", "nobody", "--workdir", str(empty)), {}),
+        (("trust", str(empty)), {}),
+        (("skill", "check", str(empty)), {}),
+        (("skill", "check", f"{tmp_path}/no/such"), {}),
+        (("start", "--workdir", f"{tmp_path}/no/such", "--", "true"), {}),
+        (("journal", "restore", f"{tmp_path}/no/such"), {}),
+        (("vault", "init", "--key-file", f"{file}/no/such"), {}),
+        (("settings", "set", "serve.audit", "strict"), home),
+        (("bridge", "install", "claude"), home | {"CLAUDE_CONFIG_DIR": f"{file}/no/such"}),
+    ):
+        done = omac.run(*words, extra=environment)
+        fixes = [line.removeprefix("  try: ") for line in done.err.splitlines() if line.startswith("  try: ")]
+        assert fixes, (words, done)
+        for fix in (fix for fix in fixes if not fix.endswith("DIR")):
+            again = subprocess.run(fix, shell=True, cwd="/", env=omac.environment, capture_output=True, text=True)
+            assert again.returncode == 0, (words, fix, again)
+            shutil.rmtree(empty / ".agents", ignore_errors=True)

@@ -130,7 +130,7 @@ def test_a_witness_that_was_named_later(used: Omac, notes: Path) -> None:
     kept_by(used, str(elsewhere))
     report = used.process("doctor").out
     assert f"{elsewhere} is to keep checkpoints and got none yet; the last one, which counts" in report
-    assert f"went to {notes}\n" in report
+    assert f"went to {notes}; omac start" in report
 
 
 def test_a_witness_in_a_folder_that_does_not_exist(used: Omac, notes: Path) -> None:
@@ -141,7 +141,8 @@ def test_a_witness_in_a_folder_that_does_not_exist(used: Omac, notes: Path) -> N
     assert f"[warn] witness: {folder}/notes is to keep checkpoints and cannot: the folder {folder} does not" in report
     assert f"  try: mkdir -p '{folder}'\n" in report
     folder.mkdir()
-    assert "is to keep checkpoints and got none yet" in used.process("doctor").out
+    waits = "is to keep checkpoints and got none yet; omac start and omac serve deliver them"
+    assert waits in used.process("doctor").out
 
 
 def test_a_delivery_that_was_not_recorded_is_not_repeated(used: Omac, notes: Path) -> None:

@@ -9,6 +9,7 @@ from omac.journal.backup import Copy, inspect, put_back
 from omac.journal.format import require_unused
 from omac.tools.compose.backups import Restored, back_up_with_keys, restore_with_keys
 from omac.tools.compose.journals import path_in_use
+from omac.tools.compose.skill_files import nearest_existing
 from omac.tools.compose.state import StateDir, is_living
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.prompts import confirm
@@ -39,8 +40,8 @@ def restore(
     path = state.journal(environment, journal_path)
     backup_path = os.path.abspath(expanded(source))
     if not os.path.exists(backup_path):
-        where = os.path.dirname(backup_path)
-        raise Refusal("journal-unavailable", f"no backup exists at {backup_path}", fix=[f"ls -l {quoted(where)}"])
+        fix = [f"ls -l {quoted(nearest_existing(backup_path))}"]
+        raise Refusal("journal-unavailable", f"no backup exists at {backup_path}", fix=fix)
     copy = inspect(backup_path)
     with state.without_server(path):
         if put_back(path):

@@ -92,7 +92,8 @@ def _witness(witness: FoundWitness) -> Diagnosis:
         says = f"{witness.name} is to keep checkpoints and cannot: the folder {folder} does not exist"
         return Diagnosis(name, WARN, says, (f"mkdir -p {quoted(folder)}", "omac settings show"))
     last = f"; the last one, which counts {size}, went to {state.witness}" if state.size else ""
-    return Diagnosis(name, OK, f"{witness.name} is to keep checkpoints and got none yet{last}")
+    says = f"{witness.name} is to keep checkpoints and got none yet{last}; omac start and omac serve deliver them"
+    return Diagnosis(name, OK, says)
 
 
 def _repair(own: OwnFiles) -> list[str]:

@@ -50,6 +50,7 @@ def show_install_script(script: InstallScript) -> None:
         return
     print_line(f"+-- install script for {script.platform}: {script.path}")
     print_line("|   omac does not run it. Read it, and run it yourself if the skill needs it.")
+    print_line("|   The files that it changes need another approval: omac trust")
     print_line("+--")
     for line in script.content.split("\n"):
         print_line(f"| {line}".rstrip())

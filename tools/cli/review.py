@@ -18,6 +18,7 @@ from omac.domain.skills.registration import Code
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, every, find
 from omac.tools.cli.approve import granted, recorded, show_interpreters
+from omac.tools.cli.install_script import install_script
 from omac.tools.cli.scope_options import Where, at_once, search_of
 from omac.tools.compose.approved_copies import FileEntry, FrozenFiles, LiveFiles, approved_copy, sha256_of
 from omac.tools.compose.command_context import opened
@@ -134,6 +135,9 @@ def show_purpose(reviewed: Review, environment: Mapping[str, str]) -> None:
     if reviewed.approved is not None:
         show_interpreters(reviewed.approved)
     print_line(f"  agents call it by $OMAC_{sidecar.mount.upper().replace('-', '_')}_BASE")
+    if script := install_script(skill, environment):
+        says = f"  its install script is {script.path}, which omac does not run"
+        print_folded(f"{says}: read it, and run it before you approve the files", 4, QUOTED)
     for field in sidecar.fields:
         print_folded(f"  {_wants(field, reviewed.given, environment)}", 4, QUOTED)
     if variables := granted(sidecar):

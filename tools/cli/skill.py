@@ -86,7 +86,8 @@ def check(directory: str, as_json: bool) -> int:
         sources = skills_below(folder, _bases())
     if not sources:
         message = f"{folder} holds neither a SKILL.md nor an omac.yaml, and no folder such as .{SHARED_BASE}/skills"
-        raise Refusal("skill-not-found", message, fix=["omac skill new hello", "omac skill check DIR"])
+        fix = [f"omac skill new hello --workdir {quoted(folder)}", "omac skill check DIR"]
+        raise Refusal("skill-not-found", message, fix=fix)
     problems = {source: _problems(source, sources) for source in sources}
     for source, skill_problems in problems.items():
         name = os.path.basename(source)
@@ -115,5 +116,5 @@ def _problems(source: str, sources: Sequence[str]) -> list[str]:
 def _folder(directory: str) -> str:
     folder = directory_of(Where(directory))
     if not os.path.isdir(folder):
-        raise Refusal("directory-missing", f"{folder} is not a directory", fix=[list_command(folder)])
+        raise Refusal("directory-missing", f"{folder} is not a directory", fix=[list_command(nearest_existing(folder))])
     return folder

@@ -94,7 +94,7 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
     reviews.sort(key=lambda review: (not review.candidate.place.workdir, review.skill.name, review.skill.base))
     if not reviews:
         report(f"no skills in {search.workdir}")
-        report_fix(["omac skill new hello"])
+        report_fix([f"omac skill new hello --workdir {quoted(search.workdir)}"])
         return 0
     pending = [review for review in reviews if _needs(review, environment)]
     if pending and not can_ask():

@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from omac.adapters.files import atomic, bounded
+from omac.adapters.files.nearest import nearest_existing
 from omac.adapters.guard.write_target import common_folder, top_level
 from omac.adapters.linux.home import home_of
 from omac.domain.guard.guard import Unclear
@@ -264,7 +265,7 @@ def directory(path: str, flag: str) -> str:
     if not os.path.isdir(canonical):
         reason: Reason = "not-a-directory" if os.path.exists(canonical) else "directory-missing"
         message = f"{flag} {path}: no such directory: {canonical}"
-        raise Refusal(reason, message, fix=[list_command(canonical)])
+        raise Refusal(reason, message, fix=[list_command(nearest_existing(canonical))])
     return canonical
 
 

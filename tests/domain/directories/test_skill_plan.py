@@ -75,14 +75,16 @@ def test_limits(limit: int | None, expected: int) -> None:
 
 
 def test_what_cannot_be_read_is_broken() -> None:
-    """Rule 1: the stub of an unreadable skill gives the reason, and a command that opens the file to mend. The skill
-    keeps its mount."""
-    broken = replace(found_skill("odd one"), meta=None, bundle_hash="", problem="line 3: not YAML")
+    """Rule 1: the stub of an unreadable skill gives the reason, and a command that opens the file to mend, or shows
+    what is in the place of its folder. The skill keeps its mount."""
+    broken = replace(found_skill("odd one"), meta=None, bundle_hash="", problem="omac.yaml, line 3: no YAML")
     result = planned(broken)
     assert result.specs == {}
     stub = result.stubs["odd one"]
-    assert (stub.mount, stub.why, stub.detail, stub.missing) == ("", "skill-broken", "line 3: not YAML", ())
+    assert (stub.mount, stub.why, stub.detail, stub.missing) == ("", "skill-broken", "omac.yaml, line 3: no YAML", ())
     assert [shlex.split(command) for command in stub.fix] == [["${EDITOR:-vi}", f"{broken.source}/omac.yaml"]]
+    link = replace(broken, problem=f"{broken.source} is a link that leads nowhere; remove it")
+    assert planned(link).stubs["odd one"].fix == (f"ls -la '{broken.source}'",)
     clash = planned(replace(found_skill("echo"), meta=None, problem="x"), found_skill("other", mount="echo"))
     assert clash.skills["echo"].mount == "echo"
     assert "already that of 'echo'" in clash.stubs["other"].detail
