@@ -1,5 +1,6 @@
 """Exports in standard formats: OCSF is valid by its published schema, Parquet by its reader."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -158,6 +159,21 @@ def test_a_table_for_readers_of_parquet(used: Omac, tmp_path: Path) -> None:
     assert {(row["skill"], row["method"]) for row in rows} == {("echo", "GET"), ("echo", "POST"), ("echo", "PURGE")}
     assert all(json.loads(row["event"])["path"] == row["path"] for row in rows)
     assert rows[0]["at"].tzinfo is not None
+    events = {row["kind"]: (row["dir"], json.loads(row["event"])) for row in table.to_pylist() if row["event"]}
+    for kind in ("sandbox.launch-requested", "skill.registered"):
+        dir_, event = events[kind]
+        assert dir_ == event["workdir"] != "", "the column to choose by has it, whatever the event calls it"
+
+
+def test_when_it_happened_is_in_each_form(used: Omac, tmp_path: Path) -> None:
+    """The time of an event that happened before it was recorded is in a CSV, as in the other forms."""
+    for form in ("jsonl", "csv"):
+        used.ok("export", "--out", str(tmp_path / form), "--format", form, "--kind", "sandbox")
+    lines = [json.loads(line) for line in (tmp_path / "jsonl" / "events.jsonl").read_text().splitlines()]
+    with (tmp_path / "csv" / "events.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["happened"] for row in rows] == [line.get("happened", "") for line in lines]
+    assert any(row["happened"] for row in rows if row["kind"] == "sandbox.launch-requested")
 
 
 def test_without_what_writes_parquet(used: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

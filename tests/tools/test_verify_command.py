@@ -69,6 +69,10 @@ def test_verify_knows_the_mark(omac: Omac) -> None:
     done = omac.run("audit", "verify")
     assert f"position {head + 1}: omac last saw it at position {head + 1}" in done.out
     assert done.status == 10
+    for words in (("audit", "prove", "1"), ("journal", "backup", str(omac.root / "copy.db"))):
+        refused = omac.run(*words)
+        assert (refused.status, refused.out, "it is an older copy" in refused.err) == (10, "", True), refused
+    assert not list(omac.root.glob("*copy.db*")), "neither the copy nor a part of it"
     assert omac.run("audit", "verify", "--journal", str(path.with_name("earlier.db"))).status == 0
     spoil(omac, f"UPDATE journal SET id = '{'0' * 32}'")
     done = omac.run("audit", "verify")

@@ -19,7 +19,7 @@ from omac.journal.proof import BYTES_MAX, ProvenEvent, proven
 from omac.journal.proof import prove as proof_of
 from omac.journal.reader import Reader
 from omac.tools.cli.checkpoint import keys_in, read_note, signed_by, signer_for, typed_keys
-from omac.tools.compose.journals import codec_of, path_in_use
+from omac.tools.compose.journals import codec_of, mark_of, path_in_use
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import expanded, is_position, print_data, print_json
 from omac.tools.terminal.render import print_folded, print_line
@@ -30,12 +30,12 @@ def prove(position: str, journal_path: str | None, environment: Mapping[str, str
     """Print the proof of an event. Raises Refusal."""
     if not is_position(position):
         raise Refusal("misuse", f"a position is a number from 1, not {position!r}", fix=["omac audit --json"])
-    signer = signer_for(journal_path, environment)
+    state, signer = StateDir.of(environment), signer_for(journal_path, environment)
+    with closing(Reader(signer.path, mark_of(state, signer.path))) as reader:
+        codec = codec_of(state, reader)
     checkpoint = current_checkpoint(signer.path, clock())
     signer.require_sound_and_open()
     note = sign(checkpoint, *signer.key())
-    with closing(Reader(signer.path)) as reader:
-        codec = codec_of(StateDir.of(environment), reader)
     print_data(proof_of(signer.path, int(position), note, checkpoint, signer.rotations(), codec).decode())
     return 0
 

@@ -45,9 +45,11 @@ def back_up_with_keys(state: StateDir, path: str, target: str) -> KeptCopy:
     """Copy the journal at `path` and its keys to new files. Raises Refusal."""
     beside = target + SUFFIX
     require_free(path, target, beside)
-    draft = begin(target)
+    mark, draft = mark_of(state, path), begin(target)
+    seen = mark.read()  # before the journal is read: both may grow meanwhile
     copy = back_up(path, draft)  # first: the keys that its events use are there by then
     try:
+        mark.require(seen, copy.id, copy.position)
         keys = state.subject_keys(path, copy.id).all()
         _keep(beside, keys)
         finish(draft, target)

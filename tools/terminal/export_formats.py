@@ -19,7 +19,9 @@ FILES: dict[Format, str] = {
     "jsonl": "events.jsonl", "csv": "events.csv", "cloudevents": "events.cloudevents.jsonl",
     "ocsf": "events.ocsf.jsonl", "parquet": "events.parquet",
 }  # fmt: skip
-COLUMNS = ("position", "at", "kind", "stream", "version", "run", "actor", "correlation", "causation", "event")
+COLUMNS = (
+    "position", "at", "kind", "stream", "version", "run", "actor", "correlation", "causation", "happened", "event",
+)  # fmt: skip
 
 
 def writer_of(form: str) -> str:

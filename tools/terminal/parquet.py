@@ -15,6 +15,7 @@ from omac.journal.bundle import LeafContent
 
 ROWS = 10_000  # of a row group
 NAMED = ("skill", "dir", "session", "method", "path", "reason")  # fields of events with columns of their own
+DIRECTORIES = ("dir", "workdir", "root")  # the fields that hold an event's directory, by its path
 
 Row = tuple[int, LeafContent | None, dict[str, Any]]  # position, content, the event's fields
 
@@ -60,6 +61,8 @@ def parts_of(rows: Iterable[Row]) -> Iterator[bytes]:
 
 def _cells(position: int, content: LeafContent | None, fields: dict[str, Any]) -> dict[str, Any]:
     texts = {name: value if isinstance(value := fields.get(name), str) else None for name in NAMED}
+    paths = (value for name in DIRECTORIES if isinstance(value := fields.get(name), str) and value.startswith("/"))
+    texts["dir"] = next(paths, None)
     status = value if isinstance(value := fields.get("status"), int) else None
     of_content = {name: getattr(content, name, None) for name in OF_CONTENT}
     event = None if content is None else msgspec.json.encode(fields).decode()
