@@ -312,7 +312,8 @@ def logs_command(skill: str, path: str) -> str:
 def commands_for(sidecar: Sidecar, skill: str, path: str) -> tuple[str, ...]:
     """The commands for a sidecar that does not run: the one that prints why it ended, if it did, and another start."""
     again = reload_command(path)
-    return (logs_command(skill, path), again) if sidecar.detail and not sidecar.fix else (again,)
+    fell = sidecar.detail and not sidecar.fix and not sidecar.missing
+    return (logs_command(skill, path), again) if fell else (again,)
 
 
 def _stub_route(stub: RouteStubbed) -> Route:

@@ -362,7 +362,7 @@ def test_the_manifest_says_restarting_while_a_sidecar_is_down(house: Omac, serve
     assert "its output is in" in broken["detail"]
     assert curl(f"{skill['base']}/x").headers["x-omac-reason"] == "skill-broken"
     (project / "mended").touch()
-    assert broken["fix"] == [f"omac reload {project}"]
+    assert broken["fix"] == [f"omac logs brittle --workdir {project}", f"omac reload {project}"]
     out = house.ok("reload", str(project))
     assert "ready" in out
     assert curl(f"{skill['base']}/x").status == 204
