@@ -426,19 +426,23 @@ for _ in range(600): os.mkdir("d"); os.chdir("d")'
 
 
 def test_speed(workdir: Path, home: Path) -> None:
-    """A tree of 10,000 files is inspected in less than a tenth of a second."""
-    for folder in range(100):
-        (workdir / f"d{folder}").mkdir()
-        for name in range(100):
-            (workdir / f"d{folder}" / f"f{name}").touch()
+    """A tree of 10,000 files takes no longer to inspect than to list, with the status of each file."""
+    for number in range(10_000):
+        folder = workdir / f"d{number // 100}"
+        folder.mkdir(exist_ok=True)
+        (folder / f"f{number}").touch()
     layout = lay_out(str(workdir), GitChoices(), str(home))
     baseline = note(layout)
-    times = []
-    for _ in range(5):
-        began = time.perf_counter()
+    took = []
+    for _ in range(7):
+        began = time.process_time()
+        for top, _, names in os.walk(workdir):
+            for name in names:
+                os.lstat(f"{top}/{name}")
+        between = time.process_time()
         assert act(layout, baseline, home) == []
-        times.append(time.perf_counter() - began)
-    assert min(times) < 0.1
+        took.append((time.process_time() - between) / (between - began))
+    assert min(took) < 2  # 0.7
 
 
 def test_nothing_of_it_is_left(workdir: Path, home: Path) -> None:
