@@ -25,7 +25,7 @@ def adopt_orphans() -> None:
 def die_with(parent: int, number: int = _SIGKILL) -> None:
     """Send this process a signal when the thread of `parent` that forked it ends; at once, if that has happened."""
     syscall.prctl(_SET_PDEATHSIG, number, 0, 0, 0)
-    if os.getppid() != parent:  # whoever adopts orphans is not always process 1 (PR_SET_CHILD_SUBREAPER)
+    if os.getppid() != parent:  # orphans do not always go to process 1 (PR_SET_CHILD_SUBREAPER)
         os.kill(os.getpid(), number)
 
 

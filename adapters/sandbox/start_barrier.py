@@ -27,7 +27,7 @@ def watched(way: int) -> tuple[int, int]:
     has begun, the namespace's init. Its pid, and what closes with omac.
 
     bubblewrap lets the program begin before its init ends with it (PR_SET_PDEATHSIG); omac can be killed in between.
-    It is a shell that waits, and becomes a Python when nobody has killed it.
+    It is a shell that waits to be killed, and becomes a Python where omac ends first.
     """
     ending, alive = os.pipe()
     home = __file__
