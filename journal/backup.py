@@ -301,5 +301,7 @@ def _unwritable(path: str, error: OSError) -> Refusal:
     reason: Reason = (
         "journal-read-only" if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM) else "journal-unavailable"
     )
-    fix = [list_command(os.path.dirname(path) or ".")]
-    return Refusal(reason, f"{path} cannot be written: {error.strerror}", fix=fix)
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.lexists(folder):
+        return Refusal(reason, f"{path} cannot be written: {folder} does not exist", fix=[f"mkdir -p {quoted(folder)}"])
+    return Refusal(reason, f"{path} cannot be written: {error.strerror}", fix=[list_command(folder)])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.files import atomic, bounded, lock
-from omac.adapters.files.nearest import make_private, nearest_existing
+from omac.adapters.files.nearest import look_at, make_private
 from omac.adapters.files.without_links import opened_without_links
 from omac.domain.kernel.refusal import Refusal, list_command
 
@@ -39,7 +39,7 @@ class Placeholders:
             lock.acquire(self._lock, shared=True)
         except OSError as problem:
             message = f"the state directory {self._state} cannot be used: {problem.strerror}"
-            fix = [list_command(nearest_existing(self._state)), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
+            fix = [look_at(self._state), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
             raise Refusal("state-unusable", message, fix=fix) from problem
 
     def make(self, policy: Policy) -> None:

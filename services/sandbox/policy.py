@@ -9,7 +9,7 @@ from __future__ import annotations
 from omac.domain.harness.table import harness_named
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.paths import below
-from omac.domain.kernel.refusal import Reason, Refusal, list_command
+from omac.domain.kernel.refusal import Reason, Refusal
 from omac.domain.sandbox import environment as variables
 from omac.domain.sandbox import tool_cache
 from omac.domain.sandbox.briefing import VARIABLE, BriefingFacts, briefing
@@ -30,6 +30,7 @@ from omac.domain.sandbox.confinement import (
 from omac.domain.sandbox.hidden_names import HiddenNames
 from omac.services.sandbox.hidden import HiddenSearch
 from omac.services.sandbox.settled import (
+    look_at,
     refuse_home,
     refuse_kernel,
     refuse_links,
@@ -291,11 +292,8 @@ class _Composition:
             flag = "--allow" if access == WRITE else "--read"
             for path in paths:
                 if not self._ports.files.exists(path):
-                    raise Refusal(
-                        "directory-missing",
-                        f"{flag} {path}: no such file or directory",
-                        fix=[list_command(_folder_of(path))],
-                    )
+                    message = f"{flag} {path}: no such file or directory"
+                    raise Refusal("directory-missing", message, fix=[look_at(path, self._ports.files)])
                 if path == "/":
                     fix = ["omac sandbox run --explain -- true  # shows what is granted already"]
                     raise Refusal(
@@ -389,7 +387,7 @@ def _trees(typed: SandboxRequest, ports: SandboxPorts) -> list[str]:
         refuse_links(path, links, trees)
         if not files.is_folder(real):
             reason: Reason = "not-a-directory" if files.exists(real) else "directory-missing"
-            raise Refusal(reason, f"{flag} {path}: no such directory: {real}", fix=[list_command(_folder_of(real))])
+            raise Refusal(reason, f"{flag} {path}: no such directory: {real}", fix=[look_at(real, files)])
         refuse_kernel(real, flag, WRITE)
         refuse_home(real, flag, home)
     return trees

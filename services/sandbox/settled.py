@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omac.domain.sandbox.confinement import Entry
     from omac.domain.sandbox.request import SandboxRequest
-    from omac.services.sandbox.ports import SettlingPorts
+    from omac.services.sandbox.ports import FilesPort, SettlingPorts
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a folder like any other
 
@@ -40,6 +40,13 @@ def refuse_links(path: str, links: list[tuple[str, str]], trees: list[str]) -> N
                 f"{path} leads through {link}, a link (to {target}) that a program in the sandbox could have made",
                 fix=[f"{list_command(link)}  # to grant its target, name the target itself"],
             )
+
+
+def look_at(path: str, files: FilesPort) -> str:
+    """The command that lists an absolute path, or the nearest folder above it that exists."""
+    while not files.exists(path):
+        path = path.rpartition("/")[0] or "/"
+    return list_command(path)
 
 
 def refuse_kernel(path: str, flag: str, access: str) -> None:

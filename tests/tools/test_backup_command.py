@@ -123,7 +123,7 @@ def test_a_backup_that_is_not_there(omac: Omac, tmp_path: Path) -> None:
     done = omac.run("journal", "restore", str(tmp_path / "nope.db"))
     assert done.status == 5
     assert f"no backup exists at {tmp_path}/nope.db" in done.err
-    assert f"try: ls -l {tmp_path}" in done.err
+    assert f"try: ls -ld {tmp_path}" in done.err
     assert position(omac) == before
 
 

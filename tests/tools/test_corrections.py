@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import shutil
+import subprocess
 
 import pytest
 from real_omac import Done, Omac
@@ -103,6 +105,32 @@ def test_a_command_of_another_directory(used: Omac) -> None:
     assert proposals(used.run("logs", "nobody", *where))[0] == ["list", *where]
     lost = used.root / "lost.db"
     assert proposals(used.run("ps", "--journal", str(lost))) == [["serve", "--no-inner", "--journal", str(lost)]]
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "start --read MISSING -- true",
+        "start --workdir MISSING -- true",
+        "sandbox run --allow MISSING -- true",
+        "audit verify --checkpoint MISSING",
+        "proof verify MISSING --key {key}",
+        "journal restore MISSING",
+        "journal backup MISSING",
+        "skill check MISSING",
+        "register echo --workdir p --secrets-from MISSING",
+        "call echo / --workdir p -d @MISSING",
+    ],
+)
+def test_a_path_with_several_folders_missing(used: Omac, typed: str) -> None:
+    """The proposed command works, though neither the path nor the folder that it would be in exists."""
+    typed = typed.format(key=used.ok("key", "show").strip()) if "{key}" in typed else typed
+    refused = used.run(*typed.replace("MISSING", "nowhere/deep/path").split())
+    assert refused.status != 0, refused
+    (proposed,) = [line.removeprefix("  try: ") for line in refused.err.splitlines() if line.startswith("  try: ")]
+    assert proposed in (f"ls -ld {used.root}", f"mkdir -p {used.root}/nowhere/deep"), refused
+    assert subprocess.run(shlex.split(proposed), check=False).returncode == 0
+    shutil.rmtree(used.root / "nowhere", ignore_errors=True)
 
 
 def test_an_export_into_a_folder_that_does_not_exist(used: Omac) -> None:

@@ -263,6 +263,38 @@ def test_a_host_id_that_was_changed(omac: Omac) -> None:
         assert "echo" in omac.ok("approvals")
 
 
+def test_a_signing_key_that_is_lost_or_another(omac: Omac) -> None:
+    """A key that cannot sign is found before the next checkpoint is due, and the proposed command mends it."""
+
+    def found() -> list[dict[str, Any]]:
+        findings = json.loads(doctor(omac, "--json").out)["findings"]
+        return [finding for finding in findings if finding["name"] == "signing key"]
+
+    omac.approve(omac.project("shop"))
+    path = omac.state / "signing.key"
+    path.unlink(missing_ok=True)
+    assert found() == []  # none has signed yet
+    assert not path.exists()
+    omac.ok("checkpoint")
+    assert found() == []
+    kept = path.read_text()
+    path.write_text("5" * 64)
+    (another,) = found()
+    assert (another["level"], "signs nothing in this journal" in another["says"]) == ("warn", True), another
+    path.write_text("5" * 63)
+    (garbled,) = found()
+    assert "does not hold a key" in garbled["says"]
+    path.unlink()
+    (lost,) = found()
+    assert "restore it from a backup" in lost["says"]
+    assert not path.exists()
+    path.write_text(kept)
+    assert found() == []
+    path.unlink()
+    omac.ok(*lost["fix"][0].partition("  #")[0].split()[1:])
+    assert found() == []
+
+
 def test_what_omac_cannot_mend_has_a_command(omac: Omac) -> None:
     """A state directory that is a file, or belongs to another user, is a problem that --fix leaves."""
     omac.state.rmdir()

@@ -9,8 +9,7 @@ from omac.journal.backup import Copy, inspect, put_back
 from omac.journal.format import require_unused
 from omac.tools.compose.backups import Restored, back_up_with_keys, restore_with_keys
 from omac.tools.compose.journals import path_in_use
-from omac.tools.compose.skill_files import nearest_existing
-from omac.tools.compose.state import StateDir, is_living
+from omac.tools.compose.state import StateDir, is_living, look_at
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.prompts import confirm
 from omac.tools.terminal.render import print_folded, print_line, report
@@ -40,7 +39,7 @@ def restore(
     path = state.journal(environment, journal_path)
     backup_path = os.path.abspath(expanded(source))
     if not os.path.exists(backup_path):
-        fix = [f"ls -l {quoted(nearest_existing(backup_path))}"]
+        fix = [look_at(backup_path)]
         raise Refusal("journal-unavailable", f"no backup exists at {backup_path}", fix=fix)
     copy = inspect(backup_path)
     with state.without_server(path):

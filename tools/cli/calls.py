@@ -4,7 +4,6 @@ The person gets a token of the session "cli", which no agent gets, so the audit 
 """
 
 import http.client
-import os
 import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -17,8 +16,8 @@ from omac.domain.kernel.refusal import REASONS, Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.tools.cli.control import ask_run, explaining_missing_directory, online_in
 from omac.tools.cli.scope_options import Where, directory_of
-from omac.tools.compose.state import server_socket
-from omac.tools.terminal.invocation import current, print_data, print_json
+from omac.tools.compose.state import look_at, server_socket
+from omac.tools.terminal.invocation import current, expanded, print_data, print_json
 from omac.tools.terminal.prompts import read_stdin
 from omac.tools.terminal.render import report
 from omac.tools.terminal.skill_problems import problem_of
@@ -132,10 +131,10 @@ def _body(data: str | None) -> bytes | None:
     if not data.startswith("@"):
         return data.encode(errors="surrogateescape")
     try:
-        with open(os.path.expandvars(data[1:]), "rb") as file:
+        with open(path := expanded(data[1:]), "rb") as file:
             return file.read()
     except OSError as error:
-        raise Refusal("misuse", f"{data[1:]} cannot be read: {error.strerror}") from None
+        raise Refusal("misuse", f"{data[1:]} cannot be read: {error.strerror}", fix=[look_at(path)]) from None
 
 
 def _header(text: str) -> tuple[str, str]:

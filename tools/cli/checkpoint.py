@@ -22,7 +22,7 @@ from omac.journal.verification import KeptRoot
 from omac.tools.compose.command_context import SecretStores, secret_stores
 from omac.tools.compose.journals import mark_of, path_in_use
 from omac.tools.compose.signing import FILE, Signer
-from omac.tools.compose.state import StateDir
+from omac.tools.compose.state import StateDir, look_at
 from omac.tools.terminal.invocation import expanded, print_data, print_json
 from omac.tools.terminal.render import report
 
@@ -197,7 +197,7 @@ def read_note(file: str) -> str:
 
 
 def _unreadable(file: str, path: str, why: str | None) -> Refusal:
-    return Refusal("misuse", f"the checkpoint {file} cannot be read: {why}", fix=[f"ls -l {quoted(path)}"])
+    return Refusal("misuse", f"the checkpoint {file} cannot be read: {why}", fix=[look_at(path)])
 
 
 def signed_by(file: str, text: str, *keys: VerifierKey) -> Checkpoint:

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Mapping
 
-from omac.domain.kernel.refusal import REASONS, list_command, quoted
+from omac.domain.kernel.refusal import REASONS, Refusal, list_command, quoted
 from omac.domain.kernel.sizes import counted
 from omac.domain.sandbox.doctor import FAIL, OK, WARN, Diagnosis, findings, healthy, report
 from omac.domain.sandbox.own_files import (
@@ -16,6 +16,7 @@ from omac.domain.sandbox.own_files import (
     signing_delayed,
     unreadable,
 )
+from omac.tools.cli.checkpoint import signer_for
 from omac.tools.compose.journal_clock import time_ahead
 from omac.tools.compose.machine import probe_machine
 from omac.tools.compose.own_files import OwnFiles
@@ -38,8 +39,9 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     lost += [unreadable(name, refusal.message, tuple(refusal.fix)) for name, refusal in own.unreadable.items()]
     unerased = (erasure_unfinished(erasure.workdir) for erasure in own.erasures)
     witness = [] if "journal" in own.unreadable else [_witness(found_witness(environment, own.state))]
+    key = _key(environment) if os.path.exists(own.journal) and "journal" not in own.unreadable else ()
     clock = _clock(time_ahead(environment, own.state, time.time_ns()))
-    ours = (*diagnose(own.state.path, own.flaws()), *own.disks(), *lost, *unsigned, *unerased, *clock, *witness)
+    ours = (*diagnose(own.state.path, own.flaws()), *own.disks(), *lost, *unsigned, *unerased, *clock, *key, *witness)
     diagnoses = (*ours, *findings(probe_machine()))
     if as_json:
         print_json({"healthy": healthy(diagnoses), "mended": done, "findings": diagnoses})
@@ -67,6 +69,15 @@ def _clock(ahead: int | None) -> tuple[Diagnosis, ...]:
     )
     fixes = ("date  # is the clock right?", "omac audit -n 20  # from which event on times are wrong")
     return (Diagnosis("clock", WARN, says, fixes),)
+
+
+def _key(environment: Mapping[str, str]) -> tuple[Diagnosis, ...]:
+    """The finding of a key that is lost, or is another than the one that signs the journal."""
+    try:
+        problem = signer_for(None, environment).problem()
+    except Refusal as refusal:
+        problem = refusal
+    return (Diagnosis("signing key", WARN, problem.message, tuple(problem.fix)),) if problem else ()
 
 
 def _witness(witness: FoundWitness) -> Diagnosis:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import named
 from omac.domain.kernel.undecodable import UNDECODABLE
@@ -20,7 +20,7 @@ from omac.journal.proof import prove as proof_of
 from omac.journal.reader import Reader
 from omac.tools.cli.checkpoint import keys_in, read_note, signed_by, signer_for, typed_keys
 from omac.tools.compose.journals import codec_of, mark_of, path_in_use
-from omac.tools.compose.state import StateDir
+from omac.tools.compose.state import StateDir, look_at
 from omac.tools.terminal.invocation import expanded, is_position, print_data, print_json
 from omac.tools.terminal.render import print_folded, print_line
 from omac.tools.terminal.timestamps import rfc3339
@@ -63,9 +63,8 @@ def verify_proof(file: str, keys: Sequence[str], as_json: bool) -> int:
         with open(path, "rb") as content:
             text = content.read(BYTES_MAX)
     except OSError as error:
-        raise Refusal(
-            "misuse", f"the proof {file} cannot be read: {error.strerror}", fix=[f"ls -l {quoted(path)}"]
-        ) from None
+        message = f"the proof {file} cannot be read: {error.strerror}"
+        raise Refusal("misuse", message, fix=[look_at(path)]) from None
     if _form(text) == consistency.FORMAT:
         _show_consistency(consistency.proven_consistency(text, known), as_json)
     else:

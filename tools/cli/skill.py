@@ -21,6 +21,7 @@ from omac.tools.compose.skill_files import (
     shared_mounts,
     skills_below,
 )
+from omac.tools.compose.state import look_at
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import print_line
 from omac.tools.terminal.working_folder import is_current
@@ -116,5 +117,5 @@ def _problems(source: str, sources: Sequence[str]) -> list[str]:
 def _folder(directory: str) -> str:
     folder = directory_of(Where(directory))
     if not os.path.isdir(folder):
-        raise Refusal("directory-missing", f"{folder} is not a directory", fix=[list_command(nearest_existing(folder))])
+        raise Refusal("directory-missing", f"{folder} is not a directory", fix=[look_at(folder)])
     return folder

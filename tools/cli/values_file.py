@@ -3,8 +3,9 @@
 import os
 import stat
 
-from omac.domain.kernel.refusal import Refusal, list_command, quoted
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.skills.values import ValueRefused, decoded, parse_lines
+from omac.tools.compose.state import look_at
 from omac.tools.terminal.invocation import expanded
 from omac.tools.terminal.prompts import BYTES_MAX, read_stdin
 from omac.tools.terminal.render import report, report_fix
@@ -36,8 +37,7 @@ def _content(source: str, *, secret: bool) -> bytes:
             mode = os.fstat(file.fileno()).st_mode
             content = file.read(BYTES_MAX + 1)
     except OSError as error:
-        fix = [list_command(path)]
-        raise Refusal("misuse", f"{path} cannot be read: {error.strerror}", fix=fix) from None
+        raise Refusal("misuse", f"{path} cannot be read: {error.strerror}", fix=[look_at(path)]) from None
     if secret and stat.S_ISREG(mode) and mode & 0o044:
         report(f"{path} holds secrets, but is readable by other users")
         report_fix([f"chmod 600 {quoted(path)}"])

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from omac.adapters.files import atomic, bounded
-from omac.adapters.files.nearest import nearest_existing
+from omac.adapters.files.nearest import look_at
 from omac.adapters.guard.write_target import common_folder, top_level
 from omac.adapters.linux.home import home_of
 from omac.domain.guard.guard import Unclear
@@ -39,7 +39,7 @@ from omac.domain.harness.bridge import (
 from omac.domain.harness.harness import Bridge, Harness
 from omac.domain.harness.names import NAMES
 from omac.domain.harness.table import install_hints
-from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
+from omac.domain.kernel.refusal import Reason, Refusal, quoted
 from omac.domain.sandbox.request import SandboxRequest, request_of
 from omac.services.sandbox.settled import settled
 from omac.tools.compose.agent_process import Inner
@@ -265,7 +265,7 @@ def directory(path: str, flag: str) -> str:
     if not os.path.isdir(canonical):
         reason: Reason = "not-a-directory" if os.path.exists(canonical) else "directory-missing"
         message = f"{flag} {path}: no such directory: {canonical}"
-        raise Refusal(reason, message, fix=[list_command(nearest_existing(canonical))])
+        raise Refusal(reason, message, fix=[look_at(canonical)])
     return canonical
 
 

@@ -23,9 +23,10 @@ FOLDERS = ("frozen", "inspections", "journals", "run", "set-aside", "spool", "su
 
 
 class OwnFiles:
-    """The state directory that the environment means, and the files of omac's in the settings folder. `delays` are
-    hosts that sign no checkpoints, `erasures` those that are not finished, `lost` segments of the journal whose
-    files cannot be read, `unreadable` refusals of what every start reads, by name: the settings, and the journal."""
+    """The state directory that the environment means, and the files of omac's in the settings folder. `journal` is the
+    path of the journal, `delays` are hosts that sign no checkpoints, `erasures` those that are not finished, `lost`
+    segments of the journal whose files cannot be read, `unreadable` refusals of what every start reads, by name: the
+    settings, and the journal."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.state = StateDir.of(environment)
@@ -37,7 +38,7 @@ class OwnFiles:
             resolve({}, environment, None, read_user(environment))
         except Refusal as refusal:
             self.unreadable["settings"] = refusal
-        self._journal = self.state.journal_in_use(environment)
+        self.journal = self.state.journal_in_use(environment)
         system = self._system()
         self._unended = _unended(system)
         self._host = _host(system)
@@ -48,9 +49,9 @@ class OwnFiles:
         """Return the recorded state, and set `lost` and `unreadable`; None where no journal exists, or where it cannot
         be read."""
         try:
-            if os.path.lexists(self._journal):  # through a link it could be read, and not be written
-                require_regular(self._journal, os.lstat(self._journal).st_mode)
-            journal = read_if_any(self.state, self._journal)
+            if os.path.lexists(self.journal):  # through a link it could be read, and not be written
+                require_regular(self.journal, os.lstat(self.journal).st_mode)
+            journal = read_if_any(self.state, self.journal)
             if journal is None:
                 return None
             with closing(journal):
@@ -88,7 +89,7 @@ class OwnFiles:
     def disks(self) -> tuple[Diagnosis, ...]:
         """Return the findings about the disks of the state directory and of the journal."""
         found: dict[tuple[Diagnosis, ...], None] = {}
-        for folder in dict.fromkeys((self.state.path, os.path.dirname(self._journal) or self.state.path)):
+        for folder in dict.fromkeys((self.state.path, os.path.dirname(self.journal) or self.state.path)):
             with suppress(OSError):
                 found[disk_short(folder, free_bytes_at(folder))] = None
         return tuple(chain.from_iterable(found))

@@ -88,6 +88,21 @@ class Signer:
         key = self.keys.current() or self.keys.waiting() or self.keys.shared()
         return [self._public(key)] if key else []
 
+    def problem(self) -> Refusal | None:
+        """Return why this journal can have no checkpoint: the key that is kept is none that signs in it. None where all
+        is well, or where none has signed yet. Nothing is made, changed or opened."""
+        last = self._last_signer()
+        try:
+            kept = self.keys.current()
+            if not last or any(key and self._id(key) == last for key in (kept, self.keys.waiting())):
+                return None
+            if kept:
+                return other_key(self._id(kept), last)
+            self._shared(last)
+        except Refusal as refusal:
+            return refusal
+        return None
+
     def key(self) -> tuple[str, bytes]:
         """Return the name of the key and its seed."""
         with self.keys.turn(self._wait_s):
@@ -186,15 +201,17 @@ class Signer:
 
     def _begin(self, last: str) -> KeptKey:
         """The first key of a journal: that of the state directory's where it signed this one until now."""
-        key = KeptKey(FILE, secrets.token_bytes(KEY_BYTES), "")
-        if last:
-            shared = self.keys.shared()
-            if not shared or shared.store != FILE or self._id(shared) != last:
-                message = f"the key {last} that signs {self.path} is not in {self.keys.path}: restore it from a backup"
-                raise Refusal("out-of-order", message, fix=["omac key rotate --lost  # if the key is gone"])
-            key = shared
+        key = self._shared(last) if last else KeptKey(FILE, secrets.token_bytes(KEY_BYTES), "")
         self.keys.keep(key)
         return key
+
+    def _shared(self, last: str) -> KeptKey:
+        """The key of the state directory's journal, where it is the one that signed last in this one."""
+        shared = self.keys.shared()
+        if not shared or shared.store != FILE or self._id(shared) != last:
+            message = f"the key {last} that signs {self.path} is not in {self.keys.path}: restore it from a backup"
+            raise Refusal("out-of-order", message, fix=["omac key rotate --lost  # if the key is gone"])
+        return shared
 
     def _wait_with_new(self, store: str) -> tuple[KeptKey, bytes]:
         """Make a key and keep it as the next; return it and its seed."""
