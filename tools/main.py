@@ -192,14 +192,24 @@ def deactivate(directory: Directory = None, json: Json = False) -> int:
 @app.command()
 def reload(
     directory: Directory = None,
+    restart: Annotated[
+        list[str] | None, typer.Option(metavar="SKILL", help="Restart its sidecar, too: one that hangs.")
+    ] = None,
     shared: Annotated[bool, typer.Option("--global", help="The global skills instead.")] = False,
     json: Json = False,
 ) -> int:
-    """Have the running server reload a directory's skills; its tokens stay. One that is offline is activated."""
+    """Have the running server reload a directory's skills; its tokens stay. One that is offline is activated.
+
+    A sidecar goes on where nothing of its skill changed; --restart replaces it all the same.
+
+    \b
+    omac reload
+    omac reload --restart slack
+    """
     from omac.tools.cli.control import run
     from omac.tools.cli.scope_options import project_here
 
-    return run("reload", None if shared else directory or project_here(), json, current().environment)
+    return run("reload", None if shared else directory or project_here(), json, current().environment, restart)
 
 
 skills_group.add_to(app)

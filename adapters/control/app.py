@@ -54,9 +54,9 @@ def control_app(
 
 
 def _add_calls(app: QuartTrio, directories: Directories, correlate: Callable[[], str], *, bridge_compat: bool) -> None:
-    async def call(*members: str) -> tuple[str, str | None, Caller]:
-        directory, session = _arguments(await _body(), ("dir", *members))
-        return directory, session, Caller(_listener(), correlate())
+    async def call(member: str) -> tuple[str, Any, Caller]:
+        directory, argument = _arguments(await _body(), member)
+        return directory, argument, Caller(_listener(), correlate())
 
     @app.post(ROOT + "activate")
     async def activate() -> Response:
@@ -76,10 +76,10 @@ def _add_calls(app: QuartTrio, directories: Directories, correlate: Callable[[],
 
     @app.post(ROOT + "reload")
     async def reload() -> Response:
-        directory, _, caller = await call()
+        directory, restarts, caller = await call("restart")
         if directory == ids.SHARED:
-            return _json(await directories.reload_shared(caller))
-        return _json(await directories.reload(directory, caller))
+            return _json(await directories.reload_shared(caller, restarts or ()))
+        return _json(await directories.reload(directory, caller, restarts or ()))
 
 
 def _add_session(app: QuartTrio) -> None:
@@ -185,22 +185,26 @@ def refusal_response(refusal: Refusal, headers: Mapping[str, str] | None = None)
     return _json(refusal_body(refusal), refusal.status, {"X-Omac-Reason": refusal.reason, **(headers or {})})
 
 
-def _arguments(body: bytes, members: Sequence[str]) -> tuple[str, str | None]:
-    """The directory and the session that a body names. Raises Refusal: bad-request, also for a member that is none of
-    `members`: it was meant to say something, and would go unheard."""
+ARGUMENTS: dict[str, tuple[Any, str]] = {"session": (str, "a string"), "restart": (list[str], "an array of strings")}
+
+
+def _arguments(body: bytes, member: str) -> tuple[str, Any]:
+    """The directory that a body names, and its `member`, one of ARGUMENTS; None where it has none. Raises Refusal:
+    bad-request, also for any other member: it was meant to say something, and would go unheard."""
     try:
         document = msgspec.json.decode(body)
     except UNDECODABLE as broken:
         raise Refusal("bad-request", f"bad json body: {broken}") from broken
     directory = document.get("dir") if isinstance(document, dict) else None
     if isinstance(document, dict):
-        _require_known(document, members)
+        _require_known(document, ("dir", member))
     if not isinstance(directory, str) or not directory:
         raise Refusal("bad-request", "missing 'dir'")
-    session = document.get("session")
-    if session is not None and not isinstance(session, str):
-        raise Refusal("bad-request", "'session' must be a string")
-    return directory, session
+    kind, expected = ARGUMENTS[member]
+    try:
+        return directory, msgspec.convert(document.get(member), kind | None)
+    except msgspec.ValidationError:
+        raise Refusal("bad-request", f"{member!r} must be {expected}") from None
 
 
 def _require_known(document: Mapping[str, object], members: Sequence[str]) -> None:

@@ -62,7 +62,7 @@ class Directory(msgspec.Struct, frozen=True):
     """`tokens` maps digests to sessions (None: the launch token); `skills`, `plans` and `routes` are by skill name.
 
     `generation` counts activations and reloads, `planned` is the one that `plans` were made for; `failure` is why the
-    last activation failed.
+    last activation failed. `restarts` are the skills whose sidecars the last reload replaces.
     """
 
     path: str = ""
@@ -75,6 +75,7 @@ class Directory(msgspec.Struct, frozen=True):
     planned: int = 0
     routes: dict[str, Route] = {}
     failure: str = ""
+    restarts: tuple[str, ...] = ()
 
     @property
     def reachable(self) -> bool:
@@ -90,6 +91,10 @@ class Directory(msgspec.Struct, frozen=True):
     def specs(self) -> dict[str, SidecarSpec]:
         """The sidecars that shall run, by skill."""
         return {name: plan.spec for name, plan in self.plans.items() if plan.spec is not None}
+
+    def replaces(self, sidecar: Sidecar, spec: SidecarSpec) -> bool:
+        """Return whether another sidecar, with `spec`, shall run in the place of this one."""
+        return sidecar.spec != spec or (spec.skill in self.restarts and sidecar.generation != self.generation)
 
 
 _UP: tuple[Status, ...] = ("activating", "active", "active_partial")
@@ -149,9 +154,11 @@ class EndSession(msgspec.Struct, frozen=True):
 
 
 class RequestReload(msgspec.Struct, frozen=True):
-    """Command: look at its skills again. `path` names the directory to whoever asks for one that never was online."""
+    """Command: look at its skills again, and replace the sidecars of `restarts`. `path` names the directory to whoever
+    asks for one that never was online."""
 
     path: str = ""
+    restarts: tuple[str, ...] = ()
 
 
 class AdoptPlan(msgspec.Struct, frozen=True):
@@ -189,8 +196,8 @@ Command = (
 
 
 def decide(command: Command, state: Directory) -> list[Event]:
-    """The events that `command` means in `state`; none when there is nothing to change. Raises Refusal
-    (directory-offline) when it is not active but would have to be."""
+    """The events that `command` means in `state`; none when there is nothing to change. Raises Refusal:
+    directory-offline (it is not active but would have to be), not-found (no sidecar of that name is planned)."""
     match command:
         case RequestActivation(path, harness, digest):
             return [ActivationRequested(path, harness, digest)] if state.status == "offline" else []
@@ -199,9 +206,9 @@ def decide(command: Command, state: Directory) -> list[Event]:
             return _admit(session, digest, state)
         case EndSession(session):
             return [SessionEnded(session, token) for token, holder in state.tokens.items() if holder == session]
-        case RequestReload(path):
+        case RequestReload(path, restarts):
             _require_reachable(state, path)
-            return [] if state.status == "activating" else [ReloadRequested()]
+            return [] if state.status == "activating" else [_reload(restarts, state)]
         case AdoptPlan(plan):
             return _adopt(plan, state) if state.status == "activating" else []
         case Settle(sidecars):
@@ -223,6 +230,13 @@ def _require_reachable(state: Directory, path: str = "") -> None:
         path = state.path or path
         fix = [f"omac activate {quoted(path)}"]
         raise Refusal("directory-offline", f"{path} is not active; activate it first", fix=fix)
+
+
+def _reload(restarts: tuple[str, ...], state: Directory) -> ReloadRequested:
+    if unknown := [skill for skill in restarts if skill not in state.specs]:
+        message = f"{state.path or 'what all projects share'} has no sidecar of {', '.join(unknown)}"
+        raise Refusal("not-found", message, fix=["omac status", reload_command(state.path)])
+    return ReloadRequested(restarts)
 
 
 def _admit(session: str, digest: TokenDigest, state: Directory) -> list[Event]:
@@ -284,7 +298,7 @@ def settle(sidecars: Mapping[str, Sidecar], state: Directory) -> list[Event]:
 
 def settled(spec: SidecarSpec, sidecar: Sidecar, state: Directory) -> bool:
     """Return whether an activation need not wait for this sidecar: it runs as wanted, or has failed at least once."""
-    if sidecar.spec != spec:
+    if state.replaces(sidecar, spec):
         return False
     if sidecar.status == "gave_up":
         return sidecar.generation == state.generation
@@ -302,6 +316,11 @@ def _gave_up(name: str, state: Directory, sidecar: Sidecar) -> RouteStubbed:
 def reload_command(path: str) -> str:
     """The command that looks at a directory's skills again; the empty path means those shared by all."""
     return f"omac reload {quoted(path)}" if path else "omac reload --global"
+
+
+def restart_command(skill: str, path: str) -> str:
+    """The command that replaces the sidecar of a skill; the empty path means a skill that all share."""
+    return f"{reload_command(path)} --restart {skill}"
 
 
 def logs_command(skill: str, path: str) -> str:
@@ -330,8 +349,8 @@ def evolve(state: Directory, event: Event) -> Directory:
             return replace(state, tokens=_bounded({**state.tokens, digest: session}))
         case SessionEnded(_, digest):
             return replace(state, tokens={token: holder for token, holder in state.tokens.items() if token != digest})
-        case ReloadRequested():
-            return replace(state, status=status, generation=state.generation + 1)
+        case ReloadRequested(restarts):
+            return replace(state, status=status, generation=state.generation + 1, restarts=restarts)
         case SkillAppeared(name, base, source, bundle_hash, mount):
             return replace(state, skills={**state.skills, name: Skill(name, base, source, bundle_hash, mount)})
         case SkillPlanned(name, spec, max_body_bytes, _, limits):

@@ -116,7 +116,10 @@ class ActivationFailed(Event, frozen=True):
 
 
 class ReloadRequested(Event, frozen=True):
-    """The directory's skills shall be discovered again."""
+    """The directory's skills shall be discovered again, and the sidecars of `restarts` replaced, unchanged as they
+    are."""
+
+    restarts: tuple[str, ...] = ()
 
 
 class DeactivationRequested(Event, frozen=True):

@@ -4,7 +4,8 @@ Rules
 
 1. A directory that is activating and has no plan has its skills found; no other effect comes before.
 2. While the directory is activating, each skill of its plan gets a sidecar with that very specification. A sidecar with
-   another one is stopped, and one that gave up in an earlier generation is started again.
+   another one, or one that this reload restarts, is stopped, and one that gave up in an earlier generation is started
+   again.
 3. While the directory can be reached, sidecars that the plan does not name are stopped. Its routes follow its sidecars
    once no sidecar has to be started or stopped: the state of one in an earlier generation says nothing about this one.
 4. While the directory is deactivating, every sidecar is stopped, and then the end is reported.
@@ -69,7 +70,7 @@ def _steer(state: Directory, sidecars: Mapping[str, Sidecar]) -> list[Effect]:
     effects: list[Effect] = []
     for skill, spec in state.specs.items():
         current = sidecars[skill]
-        if current.live and current.spec != spec and current.status != "stopping":
+        if current.live and state.replaces(current, spec) and current.status != "stopping":
             effects.append(_stop(skill, "it is replaced"))
         elif current.status == "idle" or (current.status == "gave_up" and current.generation != state.generation):
             effects.append(CommandSidecar(skill, RequestSpawn(spec, state.generation)))

@@ -5,7 +5,7 @@ A composition of read models, not one of its own: the token index, directories a
 
 import msgspec
 
-from omac.domain.directories.directory import Directory, commands_for, logs_command
+from omac.domain.directories.directory import Directory, commands_for, logs_command, restart_command
 from omac.domain.directories.events import MAX_BODY_BYTES, CallLimits, Route
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import StreamId, TokenDigest
@@ -59,6 +59,11 @@ class ResolvedRoute(msgspec.Struct, frozen=True):
     def logs_command(self) -> str:
         """The command that shows what the sidecar printed."""
         return logs_command(self.skill, "" if self.mount.startswith(SHARED) else self.dir)
+
+    @property
+    def restart_command(self) -> str:
+        """The command that replaces the sidecar."""
+        return restart_command(self.skill, "" if self.mount.startswith(SHARED) else self.dir)
 
     @property
     def _where(self) -> str:

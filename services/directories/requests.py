@@ -179,14 +179,15 @@ class Directories:
                 await ended.wait()
             return Deactivation(canonical, recorded=self._held(self._state(stream), session) != digest)
 
-    async def reload_shared(self, caller: Caller) -> dict[str, Any]:
-        """Look at the skills that all directories share again. Raises Refusal (directory-offline): there are none."""
+    async def reload_shared(self, caller: Caller, restarts: Sequence[str] = ()) -> dict[str, Any]:
+        """Look at the skills that all directories share again, and restart the sidecars of some. Raises Refusal:
+        directory-offline (there are none), not-found (nor is there one to restart)."""
         async with _ControlCall(self, "reload", "", caller) as call:
             stream = ids.directory_stream(self._engine.namespace, ids.GLOBAL)
             await self._shared_settled()
             if not self._state(stream).reachable:
                 raise Refusal("directory-offline", "no global skill exists, or none is discovered yet")
-            await self._execute(stream, directory.RequestReload(), call.cause(), beside=call.granted(""))
+            await self._request_reload(stream, "", call, restarts)
             await self._shared_settled()
             return {"dir": "", "state": self._state(stream).status, "skills": self.global_skills()}
 
@@ -215,23 +216,26 @@ class Directories:
                 self._engine.record_soon(call.granted(""), call.cause())
             return was_open
 
-    async def reload(self, path: str, caller: Caller) -> Manifest:
-        """Look at a directory's skills again; its tokens stay. One that is offline is activated. Raises Refusal, as
-        `activate`."""
+    async def reload(self, path: str, caller: Caller, restarts: Sequence[str] = ()) -> Manifest:
+        """Look at a directory's skills again, and restart the sidecars of some; its tokens stay. One that is offline is
+        activated. Raises Refusal, as `activate`, and not-found: there is no sidecar to restart."""
         async with _ControlCall(self, "reload", path, caller) as call:
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
             is_fresh = await self._bring_online(stream, canonical, call)
             before = self._state(stream).generation
             await self._activated(stream, before)  # it may have looked before the change that is meant
-            if self._state(stream).generation == before and not is_fresh:
-                await self._request_reload(stream, canonical, call)
+            if restarts or (self._state(stream).generation == before and not is_fresh):
+                await self._request_reload(stream, canonical, call, restarts)
             await self._settled(stream, self._state(stream).generation)
             return self._manifest(self._state(stream), None, caller)
 
-    async def _request_reload(self, stream: StreamId, canonical: str, call: "_ControlCall") -> None:
-        command, beside = directory.RequestReload(canonical), call.granted(canonical)
-        await self._execute(stream, command, call.cause(), beside=beside)
+    async def _request_reload(
+        self, stream: StreamId, canonical: str, call: "_ControlCall", restarts: Sequence[str] = ()
+    ) -> None:
+        command, beside = directory.RequestReload(canonical, tuple(restarts)), call.granted(canonical)
+        while not await self._execute(stream, command, call.cause(), beside=beside) and restarts:
+            await self._activated(stream, self._state(stream).generation)  # a reload that restarts others is under way
 
     async def deactivate_all(self, why: str) -> None:
         """Take every directory of this run offline; one whose end cannot be recorded is left to the next start.

@@ -490,7 +490,7 @@ GOLDEN: list[tuple[str, Event, str]] = [
         events.ActivationFailed("the folder is gone"),
         "0191b274686520666f6c64657220697320676f6e65",
     ),
-    ("directory.reload-requested", events.ReloadRequested(), "0190"),
+    ("directory.reload-requested", events.ReloadRequested(), "019190"),
     (
         "directory.deactivation-requested",
         events.DeactivationRequested("asked by SIGTERM"),
@@ -554,6 +554,7 @@ GOLDEN: list[tuple[str, Event, str]] = [
 # Bytes that earlier versions stored: fields were appended since.
 EARLIER: list[tuple[str, str]] = [
     ("route.mounted", "0193a46563686fa46563686fce00a00000"),
+    ("directory.reload-requested", "0190"),
     (
         "skill.planned",
         (

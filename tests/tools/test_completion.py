@@ -75,6 +75,7 @@ def answers(house: Omac, project: Path, *words: str, shell: str = "bash") -> lis
         (("sandbox", "run", "--", "tr"), []),
         (("start", "--", "tr"), []),
         (("audit", "--skill", ""), ["mail", "slack"]),
+        (("reload", "--restart", ""), ["mail", "slack"]),
         (("audit", "--actor", ""), ["person", "bridge", "agent", "omac"]),
         (("audit", "--count-by", "s"), ["skill", "session", "status"]),
         (("audit", "--after", ""), ["start"]),

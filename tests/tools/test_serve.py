@@ -336,6 +336,36 @@ def test_a_sidecar_that_crashes_comes_back_by_itself(house: Omac, server: Servin
 
 
 @pytest.mark.full
+def test_a_sidecar_that_hangs_is_restarted_on_request(house: Omac, server: Serving) -> None:
+    """A reload leaves a sidecar whose skill did not change, also one that hangs; with --restart it is replaced, at the
+    same address, and no other is."""
+    project = house.project("hung", "echo", "other")
+    house.approve(project, "echo", "other")
+    skills = server.activate(project)["skills"]
+
+    def pids() -> dict[str, int]:
+        listed = server.call("status").json()["sidecars"]
+        return {sidecar["skill"]: sidecar["pid"] for sidecar in listed if sidecar["dir"] == str(project)}
+
+    before = pids()
+    for pid in tree(before["echo"]):
+        os.kill(pid, signal.SIGSTOP)
+    house.ok("reload", str(project))
+    assert pids() == before
+    refused = house.run("reload", str(project), "--restart", "nope", "--restart", "echo")
+    answer = server.call("reload", {"dir": str(project), "restart": "echo"})
+    assert (answer.status, answer.json()["error"]) == (400, "'restart' must be an array of strings")
+    assert refused.err.startswith(f"omac: {project} has no sidecar of nope\n  try: omac status\n"), refused
+    assert pids() == before
+    assert house.ok("reload", str(project), "--restart", "echo").startswith(f"{project}: active\n")
+    after = pids()
+    assert after["echo"] != before["echo"]
+    assert after["other"] == before["other"]
+    assert server.activate(project)["skills"] == skills
+    assert all(map(is_up, skills))
+
+
+@pytest.mark.full
 def test_the_manifest_says_restarting_while_a_sidecar_is_down(house: Omac, server: Serving) -> None:
     """A sidecar that keeps failing is `restarting` for a reason that it names, then broken; a reload tries again."""
     project = house.root / "brittle"

@@ -230,6 +230,7 @@ def _words(*words: str) -> Callable[[Line, Mapping[str, str]], Iterator[Offer]]:
 VALUES: Mapping[str, Callable[[Line, Mapping[str, str]], Iterator[Offer]]] = {  # by the name of a parameter
     "skill": _skills,
     "skills": _skills,
+    "restart": _skills,
     "name": _secrets,
     "names": _secrets,
     "field": _settings_of_skill,

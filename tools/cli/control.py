@@ -4,7 +4,7 @@ import http.client
 import os
 import socket
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -21,17 +21,23 @@ CREDENTIALS = struct.Struct("3i")  # pid, uid and gid of a socket's other end (u
 CHANGE_TIMEOUT_S = 630.0  # an activation may wait for a slow sidecar's own time-out, at most 600 s
 
 
-def run(action: str, directory: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
-    """Have the server do `action` to a directory (None: to what all share) and show what it answers. Raises Refusal."""
+def run(
+    action: str,
+    directory: str | None,
+    as_json: bool,
+    environment: Mapping[str, str],
+    restart: Sequence[str] | None = None,
+) -> int:
+    """Have the server do `action` to a directory (None: to what all share), in which a reload restarts the sidecars of
+    some skills, and show what it answers. Raises Refusal."""
     path = ids.SHARED if directory is None else os.path.abspath(expanded(directory))
     try:
         path.encode()
     except UnicodeEncodeError:
         raise Refusal("bad-request", f"{path!r} is not a UTF-8 path; rename the directory") from None
     runs = online_in(path, environment) if action == "reload" else []
-    requests = [
-        (run, "POST", f"/__omac__/{action}", {"dir": path}) for run in runs or [server_socket(environment)] if run
-    ]
+    document = {"dir": path} | ({"restart": restart} if restart else {})
+    requests = [(run, "POST", f"/__omac__/{action}", document) for run in runs or [server_socket(environment)] if run]
     with explaining_missing_directory(path, environment):
         answers = [answer for answer in (ask_run(*request) for request in requests) if answer is not None]
     beside = _beside_the_server(path, environment) if action == "deactivate" else []

@@ -24,6 +24,7 @@ from omac.domain.directories.events import (
 from omac.domain.directories.reaction import CommandSidecar, Effect, FindSkills, FinishDeactivating, SettleRoutes, react
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.ids import TokenDigest
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars import sidecar
 from omac.domain.sidecars.sidecar import (
     Birth,
@@ -198,6 +199,40 @@ def test_a_plan_with_other_code_replaces() -> None:
     ]
 
 
+def test_a_restart_replaces_what_did_not_change() -> None:
+    """A reload that names a sidecar replaces it once, and leaves the others; the next replaces none."""
+    transcript = Transcript(plan_of("ab"))
+    transcript.run()
+    assert transcript.record(ReloadRequested(("a",))).run() == [
+        FindSkills(),
+        CommandSidecar("a", RequestStop("it is replaced")),
+        CommandSidecar("a", RequestSpawn(spec("a"), 2)),
+        SettleRoutes(),
+    ]
+    assert transcript.state.status == "active"
+    assert transcript.record(ReloadRequested()).run() == [FindSkills(), SettleRoutes()]
+
+
+def test_a_restart_of_one_that_waits_to_be_tried_again() -> None:
+    """A sidecar that failed and would be started again later is started now, and the reload waits for it."""
+    transcript = Transcript(plan_of("a"))
+    transcript.run()
+    transcript._command("a", ReportExit(Exit(1), 5, "it crashed"))
+    assert transcript.sidecars["a"].status == "backoff"
+    transcript.record(ReloadRequested(("a",))).run()
+    assert (transcript.state.status, transcript.sidecars["a"].status) == ("active", "healthy")
+    assert transcript.sidecars["a"].generation == 2
+
+
+def test_a_restart_of_what_does_not_run() -> None:
+    """Only a sidecar that the plan names can be restarted; a refusal records nothing."""
+    transcript = Transcript(plan_of("a", "c"))
+    transcript.run()
+    for unknown in ("c", "other"):
+        with pytest.raises(Refusal, match=f"/w has no sidecar of {unknown}"):
+            directory.decide(directory.RequestReload("/w", ("a", unknown)), transcript.state)
+
+
 def test_what_is_gone_ends() -> None:
     transcript = Transcript(plan_of("ab"))
     transcript.run()
@@ -236,16 +271,20 @@ PLANS = st.builds(lambda runs, stubs, code: plan_of(runs, stubs.upper(), code), 
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(st.lists(st.tuples(PLANS, st.sampled_from([well, badly])), min_size=1, max_size=6))
-def test_every_history_comes_to_rest(steps: list[tuple[ActivationPlan, Fare]]) -> None:
+@given(st.lists(st.tuples(PLANS, st.sampled_from([well, badly]), NAMES), min_size=1, max_size=6))
+def test_every_history_comes_to_rest(steps: list[tuple[ActivationPlan, Fare, str]]) -> None:
     """The sidecars that run at rest are the unbroken ones of the last plan, whatever was planned before; the end leaves
     none."""
     transcript = Transcript(plan_of(""))
-    for plan, fare in steps:
+    for plan, fare, restarts in steps:
         transcript.plan, transcript.fare = plan, fare
         transcript.run()
-        transcript.record(ReloadRequested())
+        transcript.record(ReloadRequested(tuple(restarts)))
         transcript.run()
+        began = {
+            skill for skill, current in transcript.sidecars.items() if current.generation == transcript.state.generation
+        }
+        assert began >= set(restarts) & set(plan.specs)
         assert transcript.state.status in ("active", "active_partial")
         running = {skill: current.spec for skill, current in transcript.sidecars.items() if current.live}
         broken = {skill for skill, route in transcript.state.routes.items() if route.why is not None}
