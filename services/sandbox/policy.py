@@ -178,11 +178,6 @@ class _Composition:
         entries += denials(request.deny)
         warnings += self._add_git(entries, kept)
         made.search.readable(entries, granted)
-        warnings += [
-            f"--deny {path} hides nothing: --deny works only on paths that exist at launch"
-            for path in request.deny
-            if not ports.files.exists(path)
-        ]
         return entries + self._configuration(entries), warnings
 
     def _configuration(self, entries: list[Entry]) -> list[Entry]:

@@ -942,6 +942,20 @@ def test_denying_what_is_not_there_is_told(mine: Box) -> None:
     assert "hides nothing" in done.err
 
 
+@pytest.mark.parametrize("denied", ["secrets", ".git/hooks", ".git"])
+def test_denying_what_is_not_there_takes_no_protection_away(mine: Box, denied: str) -> None:
+    """A repository or hook that the program makes in the place of a denial is pinned or inspected as anywhere else."""
+    root = mine.workdir / "secrets" if denied == "secrets" else mine.workdir
+    if denied == ".git/hooks":
+        assert mine.host("git", "init", "-q", "--template=", ".").status == 0
+    hook = f"mkdir -p {root}/.git/hooks; cp /bin/true {root}/.git/hooks/post-checkout"
+    script = f"git init -q {root}; git -C {root} config core.fsmonitor evil; {hook}; exit 0"
+    done = mine.run("sh", "-c", script, options=("--deny", str(mine.workdir / denied)))
+    assert "hides nothing" in done.err
+    assert not (root / ".git/hooks/post-checkout").exists(), done
+    assert mine.host("git", "config", "core.fsmonitor", cwd=root).out == "", done
+
+
 def test_a_worktree_beside_its_own_clone(mine: Box) -> None:
     """A worktree and its clone may be granted at once: commits work in each, and the clone's pins hold."""
     main, linked = mine.home / "main", mine.home / "linked"
