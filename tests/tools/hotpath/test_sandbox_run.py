@@ -630,6 +630,19 @@ def test_what_omac_would_show_by_itself_is_denied_too(mine: Box, options: tuple[
     assert done.out == shown, done
 
 
+def test_toolchains_and_certificates_are_denied_too(mine: Box) -> None:
+    """A denial of a folder counts for what variables have omac show in it; a command that is named there can be run."""
+    tool = mine.give(mine.home / ".cargo/bin/tool", "#!/bin/sh\ncat ~/certs/ca.pem ~/.cargo/bin/other\n", 0o755)
+    mine.give(tool.parent / "other", "other\n")
+    mine.give(mine.home / "certs/ca.pem", "certificate\n")
+    extra = {"PATH": f"{mine.environment['PATH']}:{tool.parent}", "SSL_CERT_FILE": f"{mine.home}/certs/ca.pem"}
+    assert mine.run("tool", extra=extra).out == "certificate\nother\n"
+    denials = ("--deny", f"{mine.home}/.cargo", "--deny", f"{mine.home}/certs")
+    done = mine.run("tool", options=denials, extra=extra)
+    assert (done.out, "certs/ca.pem" in done.err, "bin/other" in done.err) == ("", True, True), done
+    assert mine.run("sh", "-c", str(tool), options=denials, extra=extra).status == 127
+
+
 @pytest.mark.parametrize("place", ["home", "above", "root", "state", "in-state"])
 def test_places_that_are_never_granted(mine: Box, place: str) -> None:
     """A home folder and omac's own folders cannot be a working directory or be allowed; the refusal has a fix."""
