@@ -12,6 +12,7 @@ from omac.adapters.files.nearest import make_private
 from omac.adapters.git.launch_record import merged, record_of
 from omac.adapters.git.layout import copy_back
 from omac.adapters.git.pending import Pending
+from omac.adapters.git.stamp import birth_of
 from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
 from omac.domain.kernel.refusal import quoted
 
@@ -97,6 +98,7 @@ def note(record: Record, held: Pending) -> tuple[bool, Background]:
 
     for copy in record.copies:
         copy.note()
+    record.closed = {path: birth for path in record.closed if (birth := birth_of(path))}
     baseline = inspections.note(record.projects, record.folders, record.began_ns, record.kept, record.closed)
     held.complete(record, baseline)
     return baseline.is_whole, Background(lambda: held.flush(record))
