@@ -22,7 +22,7 @@ from omac.domain.kernel.terminal_escaping import named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from omac.adapters.git.entry import Entry
     from omac.adapters.git.git_place import GitPlace
@@ -198,7 +198,7 @@ class Inspection:
         *,
         while_running: bool = False,
         kept: tuple[str, ...] = (),
-        closed: tuple[str, ...] = (),
+        closed: Iterable[str] = (),
     ) -> None:
         self.projects = projects
         self.baseline = baseline

@@ -19,7 +19,7 @@ from omac.domain.kernel.sizes import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 SECONDS_MAX = 35.0  # of one inspection at the end, of all projects of a launch; HURRIED_SECONDS_MAX may follow
 FIRST_SECONDS_MAX = 20.0  # of the one at launch: what it does not reach counts as new
@@ -30,7 +30,7 @@ def note(
     folders: Mapping[str, Folder],
     since_ns: int,
     kept: tuple[str, ...] = (),
-    closed: tuple[str, ...] = (),
+    closed: Iterable[str] = (),
 ) -> Baseline:
     """Return what is there at launch, in the projects and the git folders that the program will be able to write; of
     the projects, those that are `kept` are an agent's own, and what is `closed` cannot be written after all."""
@@ -52,7 +52,7 @@ def act(
     quarantine: Quarantine,
     budget: Budget | None = None,
     kept: tuple[str, ...] = (),
-    closed: tuple[str, ...] = (),
+    closed: Iterable[str] = (),
 ) -> list[Finding]:
     """Judge what the program left, set aside what the grammar does not allow, and return what a person should know."""
     inspection = Inspection(projects, baseline, budget or Budget(SECONDS_MAX), quarantine, kept=kept, closed=closed)

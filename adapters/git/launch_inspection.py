@@ -12,8 +12,10 @@ from omac.adapters.files.nearest import make_private
 from omac.adapters.git.launch_record import merged, record_of
 from omac.adapters.git.layout import copy_back
 from omac.adapters.git.pending import Pending
+from omac.adapters.git.stamp import birth_of
 from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
 from omac.domain.kernel.refusal import quoted
+from omac.domain.kernel.terminal_escaping import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,6 +99,7 @@ def note(record: Record, held: Pending) -> tuple[bool, Background]:
 
     for copy in record.copies:
         copy.note()
+    record.closed = {path: birth for path in record.closed if (birth := birth_of(path))}
     baseline = inspections.note(record.projects, record.folders, record.began_ns, record.kept, record.closed)
     held.complete(record, baseline)
     return baseline.is_whole, Background(lambda: held.flush(record))
@@ -172,11 +175,11 @@ def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
 
 
 def _write(path: str, findings: Sequence[Finding]) -> None:
-    """Write all findings to a file. Raises OSError."""
+    """Write all findings to a file, a line each, which no program obeys that shows it. Raises OSError."""
     make_private(os.path.dirname(path))
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "wb") as file:
         for finding in findings:
-            file.write(f"{finding}\n".encode(errors="surrogateescape"))
+            file.write(f"{printable(str(finding))}\n".encode())
 
 
 def _folder(state: str, name: str) -> str:

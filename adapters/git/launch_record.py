@@ -11,6 +11,7 @@ from __future__ import annotations
 from omac.adapters.git.config_copies import ConfigCopy
 from omac.adapters.git.layout import Layout, Narrowed
 from omac.adapters.git.refs import Session
+from omac.adapters.git.stamp import birth_of
 from omac.domain.git.folder import Folder
 from omac.domain.kernel.paths import below, below_any
 
@@ -27,9 +28,9 @@ _VERSION = 1
 class Record:
     """One launch. `places` are the folders that it can write, `fenced` those in which it can make no link, nor move one
     or a folder there; `kept` are those of `projects` that are an agent's own in the home, `closed` the paths in them
-    below which it can write nothing. `baseline` is None until the
-    record is complete; `init` is the sandbox's first process: its pid, its start ticks, the boot. `descriptor` is its
-    file, locked, or -1; `is_busy`: somebody inspects for it."""
+    below which it can write nothing, each with its birth. `baseline` is None until the record is complete; `init` is
+    the sandbox's first process: its pid, its start ticks, the boot. `descriptor` is its file, locked, or -1; `is_busy`:
+    somebody inspects for it."""
 
     def __init__(self, name: str, began_ns: int, places: tuple[str, ...] = (), fenced: tuple[str, ...] = ()) -> None:
         self.name = name
@@ -38,7 +39,7 @@ class Record:
         self.fenced = fenced
         self.projects: tuple[str, ...] = ()
         self.kept: tuple[str, ...] = ()
-        self.closed: tuple[str, ...] = ()
+        self.closed: dict[str, bytes] = {}
         self.folders: dict[str, Folder] = {}
         self.sessions: list[Session] = []
         self.narrowed: dict[str, Narrowed] = {}
@@ -58,9 +59,14 @@ class Record:
 
     def reaches(self, path: str) -> bool:
         """Return whether the launch could write at or below a path."""
-        return not below_any(path, self.closed) and any(
+        return not below_any(path, self.still_closed()) and any(
             below(path, place) or below(place, path) for place in self.places
         )
+
+    def still_closed(self) -> dict[str, bytes]:
+        """Return the closed paths that are what they were: a mount ends with its file, and the program could write what
+        the host put in the place of one."""
+        return {path: birth for path, birth in self.closed.items() if birth_of(path) == birth}
 
     def covers(self, path: str) -> bool:
         """Return whether the baseline says what was at a path."""
@@ -79,7 +85,6 @@ class Record:
             fenced=self.fenced,
             projects=self.projects,
             kept=self.kept,
-            closed=self.closed,
             sessions=[session.state() for session in self.sessions],
             folders={
                 path: [folder.role, folder.worktree, folder.common, folder.only, folder.pinned]
@@ -93,7 +98,8 @@ class Record:
         assert self.baseline is not None
         sessions = [session.state() for session in self.sessions]
         copies = [copy.state() for copy in self.copies]
-        return _line(sessions=sessions, copies=copies, baseline=_baseline_written(self.baseline))
+        baseline = _baseline_written(self.baseline)
+        return _line(sessions=sessions, copies=copies, closed=self.closed, baseline=baseline)
 
     def begun(self) -> bytes:
         """Return the third line."""
@@ -112,7 +118,7 @@ def record_of(name: str, layouts: Sequence[Layout], began_ns: int, *, fence: boo
     record = Record(name, began_ns, (*projects, *(path for path in folders if path not in fenced)), fenced)
     record.projects, record.folders = projects, folders
     record.kept = tuple(layout.workdir for layout in layouts if layout.agents)
-    record.closed = tuple(path for layout in layouts for path in layout.closed)
+    record.closed = dict.fromkeys((path for layout in layouts for path in layout.closed), b"")
     record.sessions = [session for layout in layouts for session in layout.sessions]
     record.copies = [copy for layout in layouts for copy in layout.copies]
     record.narrowed = {git: narrowed for layout in layouts for git, narrowed in layout.narrowed.items()}
@@ -130,7 +136,6 @@ def parsed(name: str, content: bytes) -> Record:
         raise ValueError(head["version"])
     record = Record(name, head["began_ns"], tuple(head["places"]), tuple(head["fenced"]))
     record.projects, record.kept = tuple(head["projects"]), tuple(head["kept"])
-    record.closed = tuple(head.get("closed", ()))  # an earlier omac wrote none
     for path, (role, worktree, common, only, *pinned) in head["folders"].items():  # an earlier omac wrote no pins
         record.folders[path] = Folder(role, worktree, common, tuple(only), *map(tuple, pinned))
     record.narrowed = {git: Narrowed(refs, own) for git, (refs, own) in head["narrowed"].items()}
@@ -139,6 +144,7 @@ def parsed(name: str, content: bytes) -> Record:
         noted = literal_eval(lines[1].decode())
         record.sessions = [Session.of_state(state) for state in noted["sessions"]]
         record.copies = [ConfigCopy.of_state(state) for state in noted["copies"]]
+        record.closed = noted.get("closed", {})  # an earlier omac wrote none here
         record.baseline = _baseline_of(noted["baseline"])
     if len(lines) > 2:
         pid, ticks, boot = literal_eval(lines[2].decode())["init"]
@@ -160,9 +166,12 @@ def merged(records: list[Record]) -> Record:
     records = sorted((record for record in records if record.baseline is not None), key=lambda record: record.began_ns)
     whole = Record("", records[0].began_ns if records else 0)
     whole.baseline = Baseline(whole.began_ns)
-    whole.closed = tuple(
-        path for record in records for path in record.closed if not any(other.reaches(path) for other in records)
-    )
+    whole.closed = {
+        path: birth
+        for record in records
+        for path, birth in record.still_closed().items()
+        if not any(other.reaches(path) for other in records)
+    }
     for number, record in enumerate(records):
         whole.projects += tuple(path for path in record.projects if path not in whole.projects)
         whole.kept += tuple(path for path in record.kept if path not in whole.kept)

@@ -8,7 +8,7 @@ Rules
 4. Paths are recorded below the mount, without query and without token.
 5. Refusals of callers without a token are counted: the first for a reason is recorded at once, those that follow within
    an interval together. Those of callers with one are counted for skill, session and reason, beyond a number that is
-   recorded one by one.
+   recorded one by one. Where too many of these differ, the rest are counted together, by no name.
 """
 
 from omac.domain.kernel.aggregate import log
@@ -49,8 +49,8 @@ class AccessAborted(Event, frozen=True):
 
 
 class AccessRefused(Event, frozen=True):
-    """A request was not forwarded, `count` times. `dir` and `skill` are None where the token or the mount led
-    nowhere."""
+    """A request was not forwarded, `count` times. `dir` and `skill` are None where the token or the mount led nowhere,
+    and for the rest of too many that differ: of these, method, status and reason are those of the first."""
 
     dir: str | None
     skill: str | None

@@ -14,8 +14,8 @@ Rules
    ready, else `activated-partially`. It always ends.
 5. Deactivated is recorded when every sidecar of the directory has been recorded as stopped.
 6. At most SESSIONS_MAX sessions have tokens. Admitting one more ends the session admitted longest ago, as a request to
-   end it does: its token is dead, and it gets another when it asks again. The fold keeps to the bound also in a journal
-   from before this rule.
+   end it does: its token is dead, and it gets another when it asks again. That of a person stays: an agent makes as
+   many as it likes. The fold keeps to the bound also in a journal from before this rule.
 """
 
 from collections.abc import Mapping
@@ -24,6 +24,7 @@ from typing import Literal, TypeVar, assert_never
 import msgspec
 from msgspec.structs import replace
 
+from omac.domain.access.control import PERSON
 from omac.domain.directories.events import (
     MAX_BODY_BYTES,
     Activated,
@@ -243,7 +244,8 @@ def _admit(session: str, digest: TokenDigest, state: Directory) -> list[Event]:
     holders = [(holder, token) for token, holder in state.tokens.items() if holder is not None]  # by admission
     if digest in state.tokens or any(holder == session for holder, _ in holders):
         return []  # no token is taken from who has it
-    ended = holders[: max(0, len(holders) + 1 - SESSIONS_MAX)]
+    agents = [(holder, token) for holder, token in holders if holder != PERSON]
+    ended = agents[: max(0, len(holders) + 1 - SESSIONS_MAX)]
     return [*(SessionEnded(holder, token) for holder, token in ended), SessionAdmitted(session, digest)]
 
 

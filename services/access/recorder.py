@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import trio
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from omac.domain.access import access
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
@@ -240,7 +240,7 @@ class JournalAccessRecorder:
             event.dir, event.skill, event.mount, event.session, event.method, event.path, refusal.status, reason
         )
         fact = Addressed(access.AGGREGATE, self._stream, refused)
-        self._refusals.count(fact, _AGENT, (event.dir, event.skill, event.session, reason))
+        self._refusals.count(fact, _AGENT, (event.dir, event.skill, event.session, reason), _anybodys(refused))
 
     async def refused(self, token: str | None, mount: str, request: Request, status: int, reason: str) -> None:
         digest = self._digest(token)
@@ -260,7 +260,7 @@ class JournalAccessRecorder:
         fact = Addressed(access.AGGREGATE, self._stream, event)
         # any number of them may come: of strangers one event an interval, of known callers a bounded number
         kind = (event.dir, event.skill, event.session, reason)
-        await self._refusals.note(fact, _AGENT, kind, stranger=not directory.path)
+        await self._refusals.note(fact, _AGENT, kind, stranger=not directory.path, beyond=_anybodys(event))
 
     def _recorded(self, path: str) -> str:
         """Return the part of a path that is recorded. Tokens are replaced before a long path is cut, or half of a token
@@ -270,6 +270,11 @@ class JournalAccessRecorder:
     def _soon(self, request: int, event: Event) -> None:
         self._gauges.end(request)
         self._engine.record_soon([Addressed(access.AGGREGATE, self._stream, event)], Cause("agent", None, request))
+
+
+def _anybodys(refused: AccessRefused) -> AccessRefused:
+    """Return a refusal without what says whose it is."""
+    return replace(refused, dir=None, skill=None, mount="", session=None, path="")
 
 
 def _slow() -> Refusal:

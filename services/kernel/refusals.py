@@ -5,7 +5,8 @@ follow within `INTERVAL_S` are counted and recorded together. Known callers' ref
 `SINGLES_MAX`, and counted beyond that and while the journal is slow or away, for which no refusal waits.
 
 An agent chooses what it claims, and with it the kinds of one log. So each log has a bound of its own for its kinds, and
-what is beyond it is counted together: nobody can make the refusals of others vanish, nor one's own.
+what is beyond it is counted together: nobody can make the refusals of others vanish, nor one's own, nor have them
+recorded by another name.
 """
 
 import logging
@@ -16,7 +17,7 @@ import msgspec
 import trio
 
 from omac.domain.kernel.aggregate import Addressed
-from omac.domain.kernel.event import Cause, Recorded
+from omac.domain.kernel.event import Cause, Event, Recorded
 from omac.domain.kernel.refusal import Refusal
 from omac.services.kernel.engine import Engine
 
@@ -62,13 +63,16 @@ class Refusals:
         *,
         stranger: bool = True,
         kinds_max: int | None = None,
+        beyond: Event | None = None,
     ) -> None:
         """Record a refusal before this returns, if that can be; count it if it cannot, and where it is one more of a
         stranger's of this kind within the interval, or one more than is recorded one by one. `kinds_max` is how many
-        kinds the fact's log has beside that of all others; None: KINDS_MAX."""
+        kinds the fact's log has beside that of all others; None: KINDS_MAX. `beyond` is recorded where the log has no
+        room for the kind: an event that names nobody; None: that of the fact."""
         windows = self._windows.setdefault(fact.aggregate.name, {})
         if kind not in windows and len(windows) >= (KINDS_MAX if kinds_max is None else kinds_max):
             kind, stranger = _BEYOND, True
+            fact = fact if beyond is None else msgspec.structs.replace(fact, command=beyond)
         window = windows.get(kind)
         if window is None:
             window = windows[kind] = _Window(fact, cause)
@@ -80,11 +84,12 @@ class Refusals:
         with trio.move_on_after(FIRST_S):
             await self._record(window, fact, 1)
 
-    def count(self, fact: Addressed[Any, Any], cause: Cause, kind: Hashable) -> None:
-        """Count a known caller's refusal, for a record at the end of the interval or, once there can be one, later."""
+    def count(self, fact: Addressed[Any, Any], cause: Cause, kind: Hashable, beyond: Event) -> None:
+        """Count a known caller's refusal, for a record at the end of the interval or, once there can be one, later.
+        `beyond` is as of `note`."""
         windows = self._windows.setdefault(fact.aggregate.name, {})
         if kind not in windows and len(windows) >= KINDS_MAX:
-            kind = _BEYOND
+            kind, fact = _BEYOND, msgspec.structs.replace(fact, command=beyond)
         windows.setdefault(kind, _Window(fact, cause, singles=0)).unrecorded += 1
 
     async def flush(self) -> None:

@@ -160,7 +160,11 @@ class _Composition:
         command = ports.programs.resolve(request.command, host, self._trees[0], writable) if request.command else None
         made.argv = list(command.argv) if command else []
         copies, notices = ports.user_config.entries(home, host, agent=request.ssh_agent, writable=writable)
-        entries = [*base.system_entries(host, ports.user(), writable), base.home_entry(home), *kept]
+        entries = [
+            *self._without_denied(base.system_entries(host, ports.user(), writable)),
+            base.home_entry(home),
+            *kept,
+        ]
         entries += self._without_denied(copies) + self._handed_in()
         entries += [Entry(tree, WRITE, "--root" if at else "working directory") for at, tree in enumerate(self._trees)]
         entries += granted
@@ -168,7 +172,8 @@ class _Composition:
         own = ports.programs.own_installation(host)
         dots = protected.dot_entries(home, entries)
         emptied = [*entries, *(Entry(entry.path, PRIVATE, entry.reason) for entry in dots)]
-        needed = [*(command.entries if command else ()), *own, *self._toolchains(writable, emptied)]
+        toolchains = self._without_denied(self._toolchains(writable, emptied))
+        needed = [*(command.entries if command else ()), *own, *toolchains]
         entries += [*dots, *base.uncovered(emptied, needed)]
         entries += self._without_denied(protected.protected_entries(home, entries))
         linked, loose = protected.linked_entries(home, entries)
@@ -179,11 +184,6 @@ class _Composition:
         entries += denials(request.deny)
         warnings += self._add_git(entries, kept)
         made.search.readable(entries, granted)
-        warnings += [
-            f"--deny {path} hides nothing: --deny works only on paths that exist at launch"
-            for path in request.deny
-            if not ports.files.exists(path)
-        ]
         return entries + self._configuration(entries), warnings
 
     def _configuration(self, entries: list[Entry]) -> list[Entry]:

@@ -26,7 +26,13 @@ def settled(typed: SandboxRequest, ports: SettlingPorts, trees: list[str]) -> Sa
     request = typed.over(base)
     request.allow = _resolved(request.allow, ports, trees)
     request.read = _resolved(request.read, ports, trees)
-    request.deny = [ports.files.canonical(ports.files.unresolved(path, ports.home)) for path in request.deny]
+    denied = [ports.files.canonical(ports.files.unresolved(path, ports.home)) for path in request.deny]
+    request.deny = [path for path in denied if ports.files.exists(path)]  # no mount can be on what is not there
+    request.warnings += [
+        f"--deny {path} hides nothing: --deny works only on paths that exist at launch"
+        for path in denied
+        if path not in request.deny
+    ]
     return request
 
 

@@ -206,3 +206,29 @@ def test_launches_that_overlap_and_narrow_differently(world: Box) -> None:
         _, errors = held.communicate()
     assert not [path for path in world.workdir.rglob("*") if path.is_symlink()], (done, errors)
     assert world.host("git", "config", "core.pager", cwd=root).out == ""
+
+
+@pytest.mark.parametrize("option", ["--read", "--deny"])
+def test_a_narrowed_folder_that_the_host_replaces_meanwhile(world: Box, option: str) -> None:
+    """The mount on a folder ends with the folder: what the program makes in another of that name is inspected."""
+    vendor, file = world.workdir / "vendor", world.workdir / "package.json"
+    repository(world, vendor / "lib")
+    world.give(file, "{}")
+    options = (option, str(vendor), option, str(file))
+    hook = "mkdir -p .git/hooks; cp /bin/true .git/hooks/post-checkout"
+    script = f"echo ready; cat; echo 1 > package.json; cd vendor && git init -q lib && cd lib && {hook}"
+    line = world.omac("sandbox", "run", "--workdir", str(world.workdir), *options, "--", "sh", "-c", script)
+    with subprocess.Popen(
+        line, cwd=world.workdir, env=world.environment, text=True, user=world.uid or None, group=world.uid or None,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as held:  # fmt: skip
+        assert held.stdout is not None
+        assert held.stdout.readline() == "ready\n"
+        shutil.rmtree(vendor)
+        world.give(vendor / "README")
+        file.unlink()
+        world.give(file, "{}")
+        _, errors = held.communicate()
+    assert held.returncode == 0, errors
+    assert not (vendor / "lib/.git/hooks/post-checkout").exists(), errors
+    assert f"{file}: is new or changed" in errors

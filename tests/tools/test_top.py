@@ -47,6 +47,22 @@ def test_a_long_name_of_a_session(omac: Omac, shop: Path) -> None:
     assert [call["session"] for call in report["calls"]] == [name]
 
 
+def test_names_of_sessions_that_could_pass_for_others(omac: Omac, shop: Path) -> None:
+    """A name with blanks, or "-", stands between quotes in a table: it passes for no other column, and for no other
+    session, such as that of a person."""
+    server = omac.serve()
+    names = ["-", "cli", "cli ", "cli  0.9  0  0"]
+    for name in names:
+        (skill,) = server.activate(shop, name)["skills"]
+        assert curl(f"{skill['base']}/status").status == 200
+    eventually(lambda: all(row["outcome"] == "completed" for row in omac.audit()), 5.0, "the outcomes")
+    shown = sorted(["'-'", "cli", "'cli '", "'cli  0.9  0  0'"])
+    counted = omac.ok("audit", "--kind", "access", "--count-by", "session")
+    assert sorted(line.removesuffix("1").strip() for line in counted.splitlines()[1:]) == shown
+    rows = omac.ok("top").splitlines()[2:]
+    assert sorted(row.removeprefix("echo   shop     ").partition("  0.1  ")[0].strip() for row in rows) == shown, rows
+
+
 @pytest.mark.full
 def test_projects_that_are_called_the_same(omac: Omac, shop: Path) -> None:
     """Projects of the same name are told apart by their paths."""

@@ -18,6 +18,7 @@ from omac.tools.cli.audit_filters import Form
 from omac.tools.compose.journals import to_read
 from omac.tools.compose.searched_audit import SearchedAudit
 from omac.tools.compose.state import StateDir
+from omac.tools.terminal.columns import cell
 from omac.tools.terminal.csv import print_csv
 from omac.tools.terminal.invocation import current, print_json, typed_with, wait_for_more
 from omac.tools.terminal.progress import Progress
@@ -122,7 +123,9 @@ def _show_counts(rows: Iterable[AuditRow], request: AuditRequest) -> None:
         for values, count in counts:
             print_csv((*values, count))
     else:
-        lines = [["-" if value is None else str(value) for value in (*values, count)] for values, count in counts]
+        lines = [
+            [cell(None if value is None else str(value)) for value in (*values, count)] for values, count in counts
+        ]
         show_columns([list(names), *lines])
 
 

@@ -13,7 +13,7 @@ from omac.projections.evidence.load import CallLoad, RecentCalls
 from omac.tools.compose.journals import to_read
 from omac.tools.compose.searched_audit import SearchedAudit
 from omac.tools.compose.state import StateDir
-from omac.tools.terminal.columns import elided_middle
+from omac.tools.terminal.columns import cell, elided_middle
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import CLEAR, print_line, show_columns
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
@@ -87,9 +87,9 @@ def _row(load: CallLoad, names: Mapping[str, int]) -> tuple[str, ...]:
     path = load.dir or ""
     name = os.path.basename(path)
     return (
-        load.skill or "-",
-        (path if names[name] > 1 else name) or "-",
-        elided_middle(load.session or load.client or "-", SESSION_COLUMNS),
+        cell(load.skill),
+        cell(path if names[name] > 1 else name),
+        elided_middle(cell(load.session or load.client), SESSION_COLUMNS),
         f"{load.rate:.1f}",
         str(load.under_way),
         str(load.failed),

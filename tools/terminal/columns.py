@@ -4,6 +4,8 @@ A width is in columns of a terminal, not in letters: some take two (Unicode's Ea
 than the terminal goes on at its left edge, where an agent's words could pass for a line of omac's.
 """
 
+from omac.domain.kernel.terminal_escaping import named
+
 ELLIPSIS = "..."
 QUOTED = "| "
 TWO_COLUMNS = ("W", "F")
@@ -16,6 +18,11 @@ def columns(text: str) -> int:
     from unicodedata import east_asian_width  # late: few texts have such letters
 
     return sum(2 if east_asian_width(letter) in TWO_COLUMNS else 1 for letter in text)
+
+
+def cell(text: str | None) -> str:
+    """Return a name as it stands in a table, "-" for none; between quotes where it could pass for none, or for two."""
+    return "'-'" if text == "-" else named(text) if text else "-"
 
 
 def padded(text: str, width: int) -> str:

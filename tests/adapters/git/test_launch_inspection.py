@@ -16,6 +16,15 @@ def test_what_was_set_aside_comes_first(tmp_path: Path) -> None:
     assert shown[-1].startswith(f"all {LINES_MAX + 2} findings: less ")
 
 
+def test_the_file_with_all_findings_has_a_line_for_each(tmp_path: Path) -> None:
+    """No name that a program chose begins a line of the file, moves the cursor or turns what is read."""
+    names = ["a\nomac: nothing else", "\x1b[8mhidden", "\u202egpj.x", "\udcff", "\x9b0m"]
+    lines([Finding(f"/p/{name}", "is new") for name in names * LINES_MAX], "launch", str(tmp_path))
+    written = (tmp_path / "set-aside/launch/findings").read_text()
+    assert all(line.startswith("'/p/") and line.isprintable() for line in written.splitlines())
+    assert written.count("\n") == len(names) * LINES_MAX
+
+
 def test_what_is_judged_again_is_reported_once() -> None:
     """A folder that is judged once more adds no finding that is there, no place, and takes no room twice."""
     baseline = Baseline(0)

@@ -266,3 +266,25 @@ async def test_a_token_across_the_cut_of_a_request_is_not_on_record(
         await omac.gate.admit(omac.gate.resolve(token, "echo"), Request("GET", path))
         (text,) = [one.event.path for one in omac.journal.records() if hasattr(one.event, "method")]
         assert text == f"{before}[token]/tail"[:PATH_MAX]
+
+
+async def test_too_many_kinds_of_refusals_are_recorded_by_no_name(
+    serving: Serving, online: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that makes up sessions has neither its refusals recorded as another session's, nor those as its own."""
+    monkeypatch.setattr("omac.services.kernel.refusals.KINDS_MAX", 2)
+    async with serving() as omac:
+        tokens = [await online(omac, session) for session in ("a", "b", "victim", "c")]
+        for token in tokens:
+            await omac.gate.refused(token, "echo", GET, 403, "foreign-origin")
+        omac.journal_fails(1, "access.requested")
+        with pytest.raises(Refusal):
+            await omac.gate.admit(omac.gate.resolve(tokens[2], "echo"), GET)
+        await omac.refusals.flush()
+        refused = [record.event for record in omac.journal.records() if isinstance(record.event, AccessRefused)]
+        assert [(event.session, event.dir, event.path, event.count) for event in refused] == [
+            ("a", "/w/shop", "/v1/things", 1),
+            ("b", "/w/shop", "/v1/things", 1),
+            (None, None, "", 1),
+            (None, None, "", 2),
+        ]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import trio
 
-from omac.domain.access.control import ControlCalled, ControlRefused
+from omac.domain.access.control import PERSON, ControlCalled, ControlRefused
 from omac.domain.directories.events import DeactivationRequested, SessionEnded
 from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.refusal import Refusal
@@ -149,6 +149,20 @@ async def test_the_oldest_of_too_many_sessions_ends(
         assert omac.status().directories[0].sessions == ("a", "c")
         assert len(omac.directories._tokens) == 3
         assert msgspec.json.encode(replayed(omac.path)) == msgspec.json.encode(omac.status())
+
+
+async def test_no_number_of_sessions_ends_that_of_a_person(
+    serving: Serving, skill: MakeSkill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The URL that `omac url` printed leads on while an agent makes up more sessions than there may be."""
+    monkeypatch.setattr("omac.domain.directories.directory.SESSIONS_MAX", 2)
+    async with serving() as omac:
+        await put(omac, skill("echo"))
+        persons = (await omac.activate(session=PERSON)).dir_token
+        for number in range(4):
+            await omac.activate(session=f"s{number}")
+        assert omac.gate.resolve(persons, "echo").session == PERSON
+        assert omac.status().directories[0].sessions == (PERSON, "s3")
 
 
 @pytest.mark.parametrize("session", ["", "x" * 201, "a\nb", "a\x1b[2J", "\ud800", " ", "s\u3164"])

@@ -630,6 +630,19 @@ def test_what_omac_would_show_by_itself_is_denied_too(mine: Box, options: tuple[
     assert done.out == shown, done
 
 
+def test_toolchains_and_certificates_are_denied_too(mine: Box) -> None:
+    """A denial of a folder counts for what variables have omac show in it; a command that is named there can be run."""
+    tool = mine.give(mine.home / ".cargo/bin/tool", "#!/bin/sh\ncat ~/certs/ca.pem ~/.cargo/bin/other\n", 0o755)
+    mine.give(tool.parent / "other", "other\n")
+    mine.give(mine.home / "certs/ca.pem", "certificate\n")
+    extra = {"PATH": f"{mine.environment['PATH']}:{tool.parent}", "SSL_CERT_FILE": f"{mine.home}/certs/ca.pem"}
+    assert mine.run("tool", extra=extra).out == "certificate\nother\n"
+    denials = ("--deny", f"{mine.home}/.cargo", "--deny", f"{mine.home}/certs")
+    done = mine.run("tool", options=denials, extra=extra)
+    assert (done.out, "certs/ca.pem" in done.err, "bin/other" in done.err) == ("", True, True), done
+    assert mine.run("sh", "-c", str(tool), options=denials, extra=extra).status == 127
+
+
 @pytest.mark.parametrize("place", ["home", "above", "root", "state", "in-state"])
 def test_places_that_are_never_granted(mine: Box, place: str) -> None:
     """A home folder and omac's own folders cannot be a working directory or be allowed; the refusal has a fix."""
@@ -940,6 +953,20 @@ def test_denying_what_is_not_there_is_told(mine: Box) -> None:
     done = mine.run("true", options=("--deny", str(mine.workdir / ".env")))
     assert done.status == 0
     assert "hides nothing" in done.err
+
+
+@pytest.mark.parametrize("denied", ["secrets", ".git/hooks", ".git"])
+def test_denying_what_is_not_there_takes_no_protection_away(mine: Box, denied: str) -> None:
+    """A repository or hook that the program makes in the place of a denial is pinned or inspected as anywhere else."""
+    root = mine.workdir / "secrets" if denied == "secrets" else mine.workdir
+    if denied == ".git/hooks":
+        assert mine.host("git", "init", "-q", "--template=", ".").status == 0
+    hook = f"mkdir -p {root}/.git/hooks; cp /bin/true {root}/.git/hooks/post-checkout"
+    script = f"git init -q {root}; git -C {root} config core.fsmonitor evil; {hook}; exit 0"
+    done = mine.run("sh", "-c", script, options=("--deny", str(mine.workdir / denied)))
+    assert "hides nothing" in done.err
+    assert not (root / ".git/hooks/post-checkout").exists(), done
+    assert mine.host("git", "config", "core.fsmonitor", cwd=root).out == "", done
 
 
 def test_a_worktree_beside_its_own_clone(mine: Box) -> None:
