@@ -16,6 +16,7 @@ from omac.adapters.skills.reading import read_tree
 from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
 from omac.domain.harness.commands import SCRIPTS
 from omac.domain.harness.harness import SHARED_BASE
+from omac.domain.kernel.refusal import quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.document import below
 from omac.domain.skills.meta import Meta, SidecarMeta
@@ -108,18 +109,21 @@ def check_skill(source: str, search: str) -> list[str]:
     """Return each problem of the skill in the canonical folder `source`, with file and line; `search` is the PATH on
     which its program must be. Raises OSError."""
     problems: list[str] = []
-    name, meta = os.path.basename(source), None
+    name, meta, line = os.path.basename(source), None, None
     with open_folder(source) as folder:
         entries = set(os.listdir(folder))
         if META_FILE in entries:
-            declared, meta = _check_meta(folder, problems)
+            declared, meta, line = _check_meta(folder, problems)
             name = declared or name
+        else:
+            unread = sorted(entry for entry in entries if entry.lower() in (META_FILE, "omac.yml"))
+            problems += [f"{entry}: is not read; rename it {META_FILE}" for entry in unread]
         if GUIDE_FILE in entries:
             problems += guide_problems(folder, name)
         else:
             problems.append(f"{GUIDE_FILE}: is missing, so agents cannot discover the skill")
     if meta is not None and meta.sidecar is not None:
-        problems += _check_command(source, meta.sidecar, search)
+        problems += _check_command(source, meta.sidecar, line, search)
     try:
         read_tree(source)
     except Uncopyable as error:
@@ -127,14 +131,15 @@ def check_skill(source: str, search: str) -> list[str]:
     return [printable(problem) for problem in problems]
 
 
-def _check_meta(folder: int, problems: list[str]) -> tuple[str, Meta | None]:
-    """Note the problems of omac.yaml; return the name that it declares, and what it means if there are none."""
+def _check_meta(folder: int, problems: list[str]) -> tuple[str, Meta | None, int | None]:
+    """Note the problems of omac.yaml; return the name that it declares, what it means if there are none, and the line
+    of its command."""
     try:
         content = read_yaml_bytes(META_FILE, folder, META_FILE)
         document = parse_yaml(content, META_FILE)
     except YamlFileError as error:
         problems.append(str(error))
-        return "", None
+        return "", None, None
     errors, meta = problems_of(document)
     located = [(line_of(content, error.field), str(error)) for error in errors]
     for key in without_unknown_keys(document)[1]:
@@ -143,26 +148,31 @@ def _check_meta(folder: int, problems: list[str]) -> tuple[str, Meta | None]:
     for line, text in sorted(located, key=lambda item: item[0] or 0):
         problems.append(str(YamlFileError(META_FILE, text, line)))
     declared = document.get("name") if isinstance(document, dict) else None
-    return declared if isinstance(declared, str) else "", meta
+    return declared if isinstance(declared, str) else "", meta, line_of(content, "sidecar.command")
 
 
-def _check_command(source: str, sidecar: SidecarMeta, search: str) -> list[str]:
-    """Return what the command names and the folder or the PATH lacks: its program, or the script that it runs."""
+def _check_command(source: str, sidecar: SidecarMeta, line: int | None, search: str) -> list[str]:
+    """Return what the command, which is at `line`, names and the folder or the PATH lacks: its program, or the script
+    that it runs."""
+
+    def problem_with(word: str, problem: str) -> str:
+        return str(YamlFileError(META_FILE, f"sidecar.command: {word} {problem}", line))
+
     program, *words = sidecar.command
     named = [program] if "/" in program and not program.startswith("/") else []
     named += [word for word in words if not word.startswith("-")][:1]
     problems = []
     if "/" not in program and shutil.which(program, path=search) is None:
-        problems.append(f"{META_FILE}: sidecar.command: {program} is in no folder of PATH: install it")
+        problems.append(problem_with(program, "is in no folder of PATH: install it"))
     for word in named:
         path = os.path.join(source, word)
         is_program = word == program
         if word.startswith("/") or not (is_program or word.endswith(SCRIPTS)):
             continue
         if not os.path.isfile(path):
-            problems.append(f"{META_FILE}: sidecar.command: names {word}, which is no file in the skill's folder")
+            problems.append(problem_with(word, "is no file in the skill's folder"))
         elif is_program and not os.stat(path).st_mode & stat.S_IXUSR:
-            problems.append(f"{META_FILE}: sidecar.command: {word} is not executable: chmod +x {word}")
+            problems.append(problem_with(word, f"is not executable: chmod +x {quoted(word)}"))
         elif is_program and (problem := _interpreter_problem(path, search)):
             problems.append(f"{word}, line 1: {problem}")
     return problems

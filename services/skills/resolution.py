@@ -80,7 +80,7 @@ async def find(
         raise Refusal("skill-invalid", f"{name} cannot be used: {candidate.skill.problem}", fix=fix)
     if not _runs(candidate.skill):
         message = f"{name} has only a SKILL.md and no sidecar, so omac has nothing to run or register"
-        raise Refusal("skill-without-sidecar", message)
+        raise Refusal("skill-without-sidecar", message, fix=[f"omac skill check {quoted(candidate.skill.source)}"])
     return candidate
 
 

@@ -1,6 +1,7 @@
 """`omac url`, `env`, `call` and `logs` let a user try a running skill from the host."""
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -10,6 +11,21 @@ import pytest
 from polling import eventually
 from real_omac import COMMAND, Omac, Serving, curl
 from started import LOOP, started
+from streaming_skill import META
+
+RAW = """\
+import os, socket, time
+listener = socket.create_server(("127.0.0.1", int(os.environ["SIDECAR_PORT"])))
+while True:
+    connection = listener.accept()[0]
+    head = connection.recv(65536)
+    if head.split(b" ")[1] == b"/half":
+        connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 9\\r\\n\\r\\nhalf")
+        time.sleep(60)
+    answer = b"HTTP/1.1 200 OK\\r\\nConnection: close\\r\\nContent-Length: %d\\r\\n\\r\\n%b"
+    connection.sendall(answer % (len(head), head))
+    connection.close()
+"""  # it sends back what it gets
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +79,53 @@ def test_a_call_prints_the_answer(house: Omac, project: Path) -> None:
     assert json.loads(piped.out)["body"] == "from stdin"
 
 
+def raw_online(omac: Omac) -> Serving:
+    """Return a server that has the skill `raw` online."""
+    project = omac.root / "raw"
+    omac.skill(project, "raw", META.format(name="raw"), RAW)
+    omac.approve(project, "raw")
+    server = omac.serve()
+    server.activate(project)
+    return server
+
+
+def test_headers_arrive_as_they_were_named(omac: Omac) -> None:
+    """A repeated header is sent as often, one that omac would set is replaced, and a value may be any text."""
+    raw_online(omac)
+    fields = ["content-type: application/x-mine", "X-Mine: a", "X-Mine: \u0142"]
+    options = [word for field in fields for word in ("-H", field)]
+    head = omac.ok("call", "raw", "/", "-d", "{}", *options, cwd=omac.root / "raw")
+    assert [line for line in head.splitlines() if line.lower().startswith(("content-type", "x-mine"))] == fields
+
+
+def test_an_answer_that_is_cut_does_not_look_whole(omac: Omac) -> None:
+    """Where omac is killed during an answer, its connection ends like any other: the missing bytes show it."""
+    server = raw_online(omac)
+    call = omac.start("call", "raw", "/half", "--workdir", str(omac.root / "raw"))
+    assert call.process.stdout is not None
+    assert call.process.stdout.read(4) == b"half"
+    server.end(signal.SIGKILL)
+    assert call.process.wait(20.0) == 6
+    assert "raw broke off its answer: IncompleteRead(0 bytes read, 5 more expected)" in call.said()
+
+
+def test_an_output_that_nobody_takes_is_no_fault_of_the_skill(house: Omac, project: Path) -> None:
+    """A full disk is reported as that, and a reader that left as SIGPIPE is."""
+    command = [*COMMAND, "call", "echo", "/echo", "-d", "x" * 100_000]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command, cwd=project, env=house.environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "omac: no space is left for the output\n  try: df -h\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as pipe:
+        done = subprocess.run(
+            command, cwd=project, env=house.environment, stdout=pipe, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 def test_bytes_arrive_as_they_are(house: Omac, project: Path) -> None:
     """`omac call` writes a body that is no text to a file unchanged."""
     content = bytes(range(256)) * 2_000
@@ -88,6 +151,8 @@ def test_bytes_arrive_as_they_are(house: Omac, project: Path) -> None:
         (("call", "echo", "GET", "/a", "/b"), 2, "write a path"),
         (("call", "echo", "/a b"), 2, "is no path of a URL"),
         (("call", "echo", "/status", "-H", "none"), 2, "-H takes NAME: VALUE"),
+        (("call", "echo", "/status", "-H", "My Header: none"), 2, "-H takes NAME: VALUE"),
+        (("call", "echo", "/echo", "-d", "all", "-H", "content-length: 1"), 2, "writes content-length itself"),
         (("call", "echo", "/status", "-d", "@/none"), 2, "/none cannot be read"),
         (("url", "nobody"), 4, "known: echo"),
     ],

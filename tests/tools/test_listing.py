@@ -58,6 +58,18 @@ def test_a_subfolder_of_a_project(omac: Omac) -> None:
     assert omac.ok("revoke", "echo", cwd=below).startswith("no longer approved: echo in ")
 
 
+def test_two_skills_of_one_name(omac: Omac) -> None:
+    """Where agents have skills of one name, the list says in which folder each lies."""
+    project = omac.project("shop", "echo", "other")
+    assert "FOLDER" not in omac.ok("list", cwd=project)
+    shutil.copytree(project / ".agents", project / ".claude")
+    lines = omac.ok("list", cwd=project).splitlines()
+    assert lines[0].endswith("  FOLDER")
+    assert [(line.split()[0], line.split()[-1]) for line in lines[1:]] == [
+        ("echo", "agents"), ("echo", "claude"), ("other", "agents"), ("other", "claude"),
+    ]  # fmt: skip
+
+
 def test_a_subfolder_whose_skills_are_gone(omac: Omac) -> None:
     """A folder of a repository that had skills of its own keeps its registrations: they are revoked there."""
     project = omac.project("repository")

@@ -52,6 +52,7 @@ def test_a_skill_after_its_approval(house: Omac, project: Path) -> None:
     assert "ECHO_GREETING (setting, string; set)" in done.out
     assert "hidden-away" not in done.out
     assert (report["state"], report["approved_hash"], report["missing"]) == ("approved", report["bundle_hash"], [])
+    assert set(report["sidecar"]["health"]) == {"path", "initial_delay_ms", "timeout_ms", "interval_ms"}
     assert report["files"]["sidecar.py"]["size"] == (source(project) / "sidecar.py").stat().st_size
     assert done.err == ""
 

@@ -211,7 +211,7 @@ def test_what_only_the_folder_shows(house: Omac) -> None:
     (source / "out").symlink_to("/etc/passwd")
     done = house.run("skill", "check", cwd=project)
     assert done.status == 3
-    assert "names sidecar.py, which is no file in the skill's folder" in done.out
+    assert "  omac.yaml, line 7: sidecar.command: sidecar.py is no file in the skill's folder\n" in done.out
     assert "SKILL.md: is missing" in done.out
     assert "  out: " in done.out
     meta = source / "omac.yaml"
@@ -220,6 +220,16 @@ def test_what_only_the_folder_shows(house: Omac) -> None:
     assert "./run is not executable: chmod +x ./run" in house.run("skill", "check", str(source)).out
     meta.write_text(meta.read_text().replace("[./run]", '["pyton3", "run"]'))
     assert "sidecar.command: pyton3 is in no folder of PATH: install it" in house.run("skill", "check", str(source)).out
+
+
+@pytest.mark.parametrize("name", ["omac.yml", "OMAC.yaml"])
+def test_a_file_that_is_called_almost_like_omac_yaml(house: Omac, tmp_path: Path, name: str) -> None:
+    """The check reports a file that omac does not read for its name; who approves the skill is sent to the check."""
+    source = new(house, tmp_path / "p", "a")
+    (source / "omac.yaml").rename(source / name)
+    done = house.run("skill", "check", cwd=tmp_path / "p")
+    assert (done.status, done.out) == (3, f"a: 1 problem\n  {name}: is not read; rename it omac.yaml\n")
+    assert f"  try: omac skill check {source}\n" in house.run("approve", "a", cwd=tmp_path / "p").err
 
 
 @pytest.mark.parametrize(

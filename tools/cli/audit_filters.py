@@ -44,9 +44,6 @@ def query_of(typed: Typed, clock: Callable[[], int]) -> AuditQuery:
         require_one_of(get_args(Outcome), typed.outcome, "--outcome")
     if typed.actor is not None:
         require_one_of(get_args(Actor), typed.actor, "--actor")
-    if "" in (typed.directory, typed.text):  # a variable that a script never set: every row would match
-        name, example = ("--dir", ".") if typed.directory == "" else ("--text", "WORD")
-        raise Refusal("misuse", f"{name} is empty: it would choose every row", fix=[f"{name} {example}"])
     kinds = {"access", *KINDS, *(name.partition(".")[0] for name in KINDS)}
     if typed.kind is not None and typed.kind not in kinds:
         message = f"--kind takes access, sandbox, guard, skill, control and more, not {typed.kind!r}"

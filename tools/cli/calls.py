@@ -3,16 +3,18 @@
 The person gets a token of the session "cli", which no agent gets, so the audit tells these calls from an agent's.
 """
 
+import contextlib
 import http.client
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
 from omac.domain.access.control import PERSON
-from omac.domain.kernel.refusal import REASONS, Refusal
+from omac.domain.kernel.refusal import REASONS, Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.tools.cli.control import ask_run, explaining_missing_directory, online_in
 from omac.tools.cli.scope_options import Where, directory_of
@@ -24,6 +26,8 @@ from omac.tools.terminal.skill_problems import problem_of
 
 TIMEOUT_S = 630.0
 CHUNK_BYTES = 64 * 1024
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token (RFC 9110 section 5.6.2)
+FRAMING = ("content-length", "transfer-encoding")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
@@ -66,23 +70,15 @@ def call(request: CallRequest, environment: Mapping[str, str]) -> int:
     """Send one request to a skill, and print the body of the answer; 1 for an error. Raises Refusal."""
     method, path = _target(request)
     body = _body(request.data)
-    headers = dict(_header(text) for text in request.headers)
-    if body is not None:
-        headers.setdefault("Content-Type", "application/json" if body[:1] in (b"{", b"[") else "text/plain")
+    fields = [_header(text) for text in request.headers]
+    if body is not None and all(name.lower() != "content-type" for name, _ in fields):
+        fields.append(("Content-Type", "application/json" if body[:1] in (b"{", b"[") else "text/plain"))
     base = urlsplit(_ready(_manifest(request, environment), request)["base"])
-    happened = "did not answer"
     connection = http.client.HTTPConnection(base.hostname or "127.0.0.1", base.port, timeout=TIMEOUT_S)
-    try:
-        connection.request(method, base.path + path, body, headers)
-        answer = connection.getresponse()
-        happened = "broke off its answer"
-        _print(answer)
-    except (OSError, http.client.HTTPException) as error:
-        name = shlex.quote(request.skill)
-        fix = [f"omac audit --skill {name} -n 3", f"omac logs {name} {request.where.flags}".strip()]
-        raise Refusal("upstream-error", f"{request.skill} {happened}: {error}", fix=fix) from None
-    finally:
-        connection.close()
+    with contextlib.closing(connection):
+        with _blaming_skill(request, "did not answer"):
+            answer = _ask(connection, method, base.path + path, fields, body)
+        _print(_chunks(answer, request))
     reason = answer.headers.get("X-Omac-Reason", "")
     if answer.status >= 400:
         why = f" ({reason})" if reason else ""
@@ -91,12 +87,52 @@ def call(request: CallRequest, environment: Mapping[str, str]) -> int:
     return 0
 
 
-def _print(answer: http.client.HTTPResponse) -> None:
+def _ask(
+    connection: http.client.HTTPConnection,
+    method: str,
+    target: str,
+    fields: Sequence[tuple[str, str]],
+    body: bytes | None,
+) -> http.client.HTTPResponse:
+    """Send a request with these fields, a repeated one as often as it was named; return the head of the answer."""
+    names = {name.lower() for name, _ in fields}
+    connection.putrequest(method, target, skip_host="host" in names, skip_accept_encoding="accept-encoding" in names)
+    if body is not None or method in ("POST", "PUT", "PATCH"):
+        connection.putheader("Content-Length", str(len(body or b"")))
+    for name, value in fields:
+        connection.putheader(name, value.encode())
+    connection.endheaders(body)
+    return connection.getresponse()
+
+
+@contextlib.contextmanager
+def _blaming_skill(request: CallRequest, happened: str) -> Iterator[None]:
+    """Turn errors of the connection into a refusal that names the skill and its log. Raises Refusal."""
+    try:
+        yield
+    except (OSError, http.client.HTTPException) as error:
+        name = quoted(request.skill)
+        fix = [f"omac audit --skill {name} -n 3", f"omac logs {name} {request.where.flags}".strip()]
+        raise Refusal("upstream-error", f"{request.skill} {happened}: {error}", fix=fix) from None
+
+
+def _chunks(answer: http.client.HTTPResponse, request: CallRequest) -> Iterator[bytes]:
+    """Yield a body as it comes, all of it. Raises Refusal."""
+    chunk = b"-"
+    while chunk:
+        with _blaming_skill(request, "broke off its answer"):
+            chunk = answer.read1(CHUNK_BYTES)
+            if not chunk and answer.length:  # read1 takes any end of the connection for the end of the body
+                raise http.client.IncompleteRead(b"", answer.length)
+        yield chunk
+
+
+def _print(chunks: Iterable[bytes]) -> None:
     """Print a body as it comes: as it is to a file or a program, escaped to a terminal."""
     stdout = current().stdout
     stdout.flush()
     binary = None if stdout.isatty() else getattr(stdout, "buffer", None)
-    while chunk := answer.read1(CHUNK_BYTES):
+    for chunk in chunks:
         if binary is not None:
             binary.write(chunk)
             binary.flush()
@@ -138,10 +174,12 @@ def _body(data: str | None) -> bytes | None:
 
 
 def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip() or not text.isprintable():
+    name, _, value = text.partition(":")
+    if not HEADER_NAME.fullmatch(name) or not text.isprintable() or ":" not in text:
         raise Refusal("misuse", f"-H takes NAME: VALUE, not {text!r}")
-    return name.strip(), value.strip()
+    if name.lower() in FRAMING:
+        raise Refusal("misuse", f"omac call writes {name} itself, from the data that it sends: leave it out")
+    return name, value.strip()
 
 
 def _manifest(request: CallRequest, environment: Mapping[str, str]) -> dict[str, Any]:

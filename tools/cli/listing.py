@@ -256,7 +256,8 @@ async def _codes(registrations: Iterable[Registration], folders: SkillFolders) -
 
 def _show(rows: list[SkillRow], workdir: str) -> None:
     elsewhere = any(row.dir not in ("", workdir) for row in rows)
-    cells = [(*HEADS, "DIRECTORY") if elsewhere else HEADS]
+    are_alike = len({(row.name, row.dir) for row in rows}) < len(rows)  # the folder alone tells some from each other
+    cells = [(*HEADS, *["DIRECTORY"] * elsewhere, *["FOLDER"] * are_alike)]
     for row in rows:
         from_host = f" ({len(row.secrets_from_host)} from host)" if row.secrets_from_host else ""
         has = len(row.secrets_given) + len(row.secrets_from_host)
@@ -265,7 +266,7 @@ def _show(rows: list[SkillRow], workdir: str) -> None:
         mount = f"/{row.mount}/" if row.mount else "-"
         at = wall_clock_of(row.registered_at) if row.registered_at else "-"
         shown = (row.name, row.scope, mount, secrets, state, at)
-        cells.append((*shown, row.dir or "-") if elsewhere else shown)
+        cells.append((*shown, *[row.dir or "-"] * elsewhere, *[row.harness] * are_alike))
     show_columns(cells)
     for row in rows:
         if row.detail:

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from omac.domain.harness.names import NAMES
+from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.host_only import require_host
 from omac.tools.terminal.invocation import current, print_data
 
@@ -20,17 +21,23 @@ Workdir = Annotated[str | None, typer.Option("--workdir", metavar="DIR", help=DI
 JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
 
 CONVERTER = "_runtime_param"  # of typer's parameters: what converts a value, made when first needed
+# What may be empty: data, a setting, and the filters of audit that then choose the rows without one.
+MAY_BE_EMPTY = frozenset({"VALUE", "--data", "--method", "--path", "--run", "--session", "--skill"})
 
 
 class _AsTyped:
-    """A converter that leaves every value as it is."""
+    """A converter that leaves every value as it is, and refuses an empty one, as of a variable that was never set."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the value; a list for a parameter that may be repeated."""
+        """Return the value; a list for a parameter that may be repeated. Raises Refusal (misuse)."""
         repeated = param.multiple or param.nargs == -1
         if value is None:
             return () if repeated else None
-        return list(value) if repeated else value
+        values = list(value) if repeated else [value]
+        name = max(param.opts, key=len) if param.param_type_name == "option" else _shown(param).split()[-1]
+        if "" in values and name not in MAY_BE_EMPTY and not ctx.resilient_parsing:
+            raise Refusal("misuse", f"{name} needs a value that is not empty", fix=[f"{ctx.command_path} --help"])
+        return values if repeated else value
 
 
 _AS_TYPED = _AsTyped()

@@ -213,7 +213,7 @@ def _document(reviewed: Review, environment: Mapping[str, str]) -> dict[str, obj
         "digest": approved.digest if approved else "",
         "repository": reviewed.standing.repository.common if reviewed.standing.repository else "",
         "approved_at": rfc3339(reviewed.approved_at) if reviewed.approved_at else None,
-        "sidecar": None if sidecar is None else msgspec.to_builtins(sidecar),
+        "sidecar": sidecar and msgspec.to_builtins(sidecar) | {"health": msgspec.structs.asdict(sidecar.health)},
         "limits": msgspec.to_builtins(_limits(reviewed, environment)),
         "set": sorted({*reviewed.given.secrets, *reviewed.given.config}),
         "missing": reviewed.missing(environment),
