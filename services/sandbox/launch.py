@@ -64,7 +64,10 @@ def _launch_without_namespaces(planned: SandboxPlan, refusal: Refusal) -> int:
             pass  # what was planned with is there
         return launched.run()
     except Refusal as second:
-        raise Refusal(second.reason, second.message, fix=(*refusal.fix, *second.fix)) from None
+        from omac.domain.sandbox.doctor import LANDLOCK_ONLY  # late: it takes a millisecond
+
+        fix = [command for command in refusal.fix if command != LANDLOCK_ONLY]  # which this was
+        raise Refusal(second.reason, second.message, fix=(*fix, *second.fix)) from None
 
 
 class SandboxLaunch:

@@ -590,6 +590,20 @@ def test_bubblewrap_is_missing(typed: str) -> None:
         assert "omac: bubblewrap is not installed: Landlock alone confines this" in done.stderr
 
 
+def test_namespaces_are_refused() -> None:
+    """Where the kernel refuses user namespaces, a launch that Landlock alone cannot keep proposes no such launch."""
+    changed = 'mount --rbind / "$1" && exec /usr/sbin/chroot "$@"'  # unshare(2): EPERM for who is in a chroot
+    with box() as world:
+        assert world.host("git", "init", "-q", ".", cwd=world.workdir).status == 0
+        (root := world.top / "root").mkdir()
+        line = ["env", "-C", str(world.workdir), *world.omac("sandbox", "run", "--", "true")]
+        command = ["unshare", "--mount", "sh", "-c", changed, "sh", str(root), *line]
+        done = subprocess.run(command, env=world.environment, capture_output=True, text=True)
+        assert done.returncode == 7, done
+        assert re.search("^omac: .* user namespaces .*\nomac: Landlock alone cannot keep this: ", done.stderr, re.M)
+        assert "--backend landlock" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "allowed", "refused"),
     [
