@@ -62,11 +62,11 @@ def test_runs_that_live_are_listed_and_stopped(omac: Omac, shop: Path) -> None:
 
 
 def test_a_name_of_no_run_stops_nothing(omac: Omac, shop: Path) -> None:
-    """The pid of another program, a part of a run's name and an empty name stop nothing."""
+    """The pid of another program, a part of a run's name and a path stop nothing."""
     run = started(omac, shop, LOOP)
     assert run.line() == "up\n"
     record = json.loads(omac.ok("ps", "--json"))
-    for name in ("1", record["run"][:6], "", "../x"):
+    for name in ("1", record["run"][:6], "../x"):
         done = omac.run("stop", name)
         assert (done.status, done.out) == (2, "")
         assert "  try: omac ps\n" in done.err
