@@ -170,7 +170,7 @@ class _Composition:
         entries += self._without_denied(copies) + self._handed_in()
         entries += [Entry(tree, WRITE, "--root" if at else "working directory") for at, tree in enumerate(self._trees)]
         entries += granted
-        entries += self._caches()
+        entries += self._caches(entries)
         own = ports.programs.own_installation(host)
         dots = protected.dot_entries(home, entries)
         emptied = [*entries, *(Entry(entry.path, PRIVATE, entry.reason) for entry in dots)]
@@ -276,13 +276,17 @@ class _Composition:
                 entries.append(Entry(f"{RUN}/{name}", READ, reason, source=ports.files.canonical(socket)))
         return entries
 
-    def _caches(self) -> list[Entry]:
-        """Return entries that grant this project's tool cache, and deny all others, whatever was granted around
+    def _caches(self, entries: list[Entry]) -> list[Entry]:
+        """Return entries that grant this project's tool cache, and deny all others, whatever `entries` grant around
         them."""
         if self._plan.cache:
             return [*self._ports.caches.entries(self._plan.cache)]
+        root, files = self._ports.caches.root_of(self._host), self._ports.files
+        around = governing(entries, root)
+        can_make = around is not None and around.access == WRITE and files.is_folder(_folder_of(root))
+        missing = "folder" if can_make and not files.exists(root) else ""
         return [
-            Entry(self._ports.caches.root_of(self._host), DENY, "tool caches of other workdirs"),
+            Entry(root, DENY, "tool caches of other workdirs", made=missing),
             Entry(EPHEMERAL, PRIVATE, "tool caches, gone with the sandbox"),
         ]
 

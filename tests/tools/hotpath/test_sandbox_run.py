@@ -966,6 +966,16 @@ def test_a_journal_elsewhere(mine: Box) -> None:
     assert {path.name for path in folder.iterdir()} == {"journal.db", "journal.db.segments", "beside"}
 
 
+def test_caches_cannot_be_made_for_other_projects(mine: Box) -> None:
+    """With a temporary cache the folder of all caches may be missing: the program cannot make it either."""
+    cache = mine.home / ".cache"
+    mine.give(cache / "beside")
+    options = ("--ephemeral-cache", "--allow", str(cache))
+    done = mine.run("sh", "-c", "mkdir -p ~/.cache/omac/0123456789ab/tools; ls -A ~/.cache", options=options)
+    assert done.out == "beside\nomac\n", done
+    assert [path.name for path in cache.iterdir()] == ["beside"]
+
+
 def test_denying_what_is_not_there_is_told(mine: Box) -> None:
     """A denial that hides nothing is reported."""
     done = mine.run("true", options=("--deny", str(mine.workdir / ".env")))
