@@ -232,3 +232,26 @@ def test_a_narrowed_folder_that_the_host_replaces_meanwhile(world: Box, option: 
     assert held.returncode == 0, errors
     assert not (vendor / "lib/.git/hooks/post-checkout").exists(), errors
     assert f"{file}: is new or changed" in errors
+    assert all(f"{path}: was replaced on the host while the program ran" in errors for path in (vendor, file))
+
+
+def test_an_agents_settings_that_the_host_replaces_meanwhile(world: Box) -> None:
+    """An agent can write what its host puts in the place of its settings; the end reports that, and only then."""
+    settings = world.give(world.home / ".claude/settings.json", "{}")
+    script = f"echo ready; cat; echo 1 > {settings}"
+    line = world.omac(
+        "sandbox", "run", "--workdir", str(world.workdir), "--harness", "claude", "--", "sh", "-c", script
+    )
+    for content in ("{}", "1\n"):
+        with subprocess.Popen(
+            line, cwd=world.workdir, env=world.environment, text=True, user=world.uid or None, group=world.uid or None,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as held:  # fmt: skip
+            assert held.stdout is not None
+            assert held.stdout.readline() == "ready\n"
+            if content != "{}":
+                settings.rename(settings.with_name("old"))
+                world.give(settings, "{}")
+            _, errors = held.communicate()
+        assert settings.read_text() == content
+        assert (f"{settings}: was replaced on the host" in errors) == (content != "{}"), errors
