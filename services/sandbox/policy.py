@@ -184,6 +184,7 @@ class _Composition:
         made.exposed = bool(exposed)
         warnings += [*notices, *loose, *(command.warnings(entries) if command else ()), *exposed]
         entries += denials(request.deny)
+        warnings += protected.second_names(entries)
         warnings += self._add_git(entries, kept)
         made.search.readable(entries, granted)
         return entries + self._configuration(entries), warnings

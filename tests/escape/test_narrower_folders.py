@@ -255,3 +255,18 @@ def test_an_agents_settings_that_the_host_replaces_meanwhile(world: Box) -> None
             _, errors = held.communicate()
         assert settings.read_text() == content
         assert (f"{settings}: was replaced on the host" in errors) == (content != "{}"), errors
+
+
+def test_a_file_that_has_another_name(world: Box) -> None:
+    """A file that a program may only read, or not at all, is reported where the program could have given it another
+    name before: what it wrote by that is reported, too."""
+    file = world.give(world.workdir / "package.json", "{}")
+    other = world.give(world.workdir / "Makefile", "")
+    options = ("--read", str(file), "--deny", str(other))
+    assert world.run("true", options=options) == Done(0, "", "")
+    assert world.run("ln", "package.json", "x").status == 0
+    done = world.run("sh", "-c", "echo 1 > x", options=options)
+    assert file.read_text() == "1\n"
+    assert f"{file} has another name" in done.err
+    assert f"{file}: is new or changed" in done.err
+    assert str(other) not in done.err
