@@ -37,6 +37,24 @@ def journal_in_use(state: str, environment: Mapping[str, str], flag: str | None 
     return journal_named(state, environment, flag)
 
 
+def journals(state: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the journals that $OMAC_JOURNAL and the folders of runs name, these where they are there."""
+    variable = environment.get("OMAC_JOURNAL", "")
+    named = [os.path.abspath(variable)] if variable and "://" not in variable else []
+    folder = os.path.join(state, "run")
+    try:
+        runs = os.listdir(folder)
+    except FileNotFoundError:
+        return named
+    for run in runs:
+        try:
+            journal = os.readlink(os.path.join(folder, run, "journal"))
+        except OSError:
+            continue  # it has none yet
+        named += [journal] if os.path.lexists(journal) else []
+    return named
+
+
 def spool_of(state: str, journal: str) -> str:
     """Return the folder of the records that wait for the journal at that path; no other journal takes them in."""
     folder = os.path.realpath(state)

@@ -35,6 +35,7 @@ LOADED_AFTER_S = 0.5  # a program that ends sooner does not wait for what its en
 LINES_MAX = 20  # of findings on the terminal: more push those out of sight that come first
 LINE_CHARACTERS_MAX = 300
 SHORTEST_PATH = 40  # characters of a path that are shown in any case
+REPLACED = "was replaced on the host while the program ran, which could change it from then on"
 REST = "findings"  # a file beside what was set aside
 
 
@@ -142,6 +143,7 @@ def inspect(due: list[Record], name: str, state: str, report: Callable[[str], No
 
     whole = merged(due)
     assert whole.baseline is not None
+    replaced = {path: REPLACED for record in due if record.baseline is not None for path in record.replaced()}
     raise_descriptor_limit(DESCRIPTORS)
     budget = Budget(inspections.SECONDS_MAX)
     with _interruptible(budget, report):
@@ -149,7 +151,7 @@ def inspect(due: list[Record], name: str, state: str, report: Callable[[str], No
             whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept, whole.closed
         )
         refused = copy_back(whole.sessions, whole.narrowed, whole.copies)
-    return [*(Finding(path, refusal) for path, refusal in refused), *findings]
+    return [*(Finding(path, what) for path, what in (*refused, *replaced.items())), *findings]
 
 
 def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:

@@ -68,6 +68,11 @@ class Record:
         the host put in the place of one."""
         return {path: birth for path, birth in self.closed.items() if birth_of(path) == birth}
 
+    def replaced(self) -> list[str]:
+        """Return the closed paths at which there is something else now: the program could write that."""
+        closed = self.still_closed()
+        return [path for path in self.closed if path not in closed and birth_of(path)]
+
     def covers(self, path: str) -> bool:
         """Return whether the baseline says what was at a path."""
         if below_any(path, self.closed):

@@ -13,7 +13,7 @@ from omac.adapters.linux.syscall import SyscallBuffer, call
 
 _STATX = {"x86_64": 332, "aarch64": 291}
 _NO_FOLLOW = 0x100
-_INODE_AND_BIRTH = 0x900
+_BASIC_AND_BIRTH = 0xFFF
 
 Stamp = tuple[int, int, int, int, int]
 
@@ -29,11 +29,14 @@ def node_of(status: os.stat_result) -> tuple[int, int]:
 
 
 def birth_of(path: str) -> bytes:
-    """Return bytes that the file at an absolute path has for life, and no other file; empty where there is no file."""
+    """Return bytes that the file at an absolute path has for life, and no other file; empty where there is no file, or
+    one of several names."""
     status = SyscallBuffer()
     try:
-        call(_STATX[os.uname().machine], 0, os.fsencode(path) + b"\0", _NO_FOLLOW, _INODE_AND_BIRTH, status)
+        call(_STATX[os.uname().machine], 0, os.fsencode(path) + b"\0", _NO_FOLLOW, _BASIC_AND_BIRTH, status)
     except OSError:
         return b""
     read = bytes(status)
+    if stat.S_ISREG(int.from_bytes(read[28:30], "little")) and read[16:20] != b"\1\0\0\0":
+        return b""
     return read[32:40] + read[80:92] + read[136:144]  # inode, time, device; the time is 0 where none is kept

@@ -149,6 +149,24 @@ def linked_entries(home: str, entries: Sequence[Entry]) -> tuple[list[Entry], li
     return list(kept.values()), warnings
 
 
+def second_names(entries: Sequence[Entry]) -> list[str]:
+    """Return warnings of files that the program may not write, in folders where it may, which have another name."""
+    warnings = []
+    for entry in entries:
+        if entry.access not in (READ, DENY) or entry.source != entry.path:
+            continue
+        try:
+            status = os.lstat(entry.path)
+        except OSError:
+            continue  # it is made
+        is_shared = stat.S_ISREG(status.st_mode) and status.st_nlink > 1
+        if is_shared and _access(entries, os.path.dirname(entry.path)) == WRITE:
+            warnings.append(
+                f"{entry.path} has another name (a hard link): where the program may write that, it changes this file"
+            )
+    return warnings
+
+
 def contains_protected(folder: str, home: str) -> bool:
     """Return whether a canonical folder is a protected place, contains one or lies in one, even if that does not exist
     now."""

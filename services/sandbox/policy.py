@@ -29,6 +29,7 @@ from omac.domain.sandbox.confinement import (
 )
 from omac.domain.sandbox.hidden_names import HiddenNames
 from omac.services.sandbox.hidden import HiddenSearch
+from omac.services.sandbox.own_paths import OwnPaths
 from omac.services.sandbox.settled import (
     look_at,
     refuse_home,
@@ -116,15 +117,17 @@ class _Composition:
             made.placeholders.hold()
         self._granted = self._grants()
         caches = ports.caches.root_of(self._host)
-        hidden = self._hidden()
+        own = OwnPaths(request, ports)
+        hidden = own.paths
         for path in (*self._trees, *(entry.path for entry in self._granted)):
-            for own in hidden:
-                refuse_own(path, own, "omac's own and in no sandbox", "omac status")
+            for own_path in hidden:
+                refuse_own(path, own_path, "omac's own and in no sandbox", "omac status")
             refuse_own(path, caches, "where each project's tools have a cache of their own", "omac cache list")
         if not request.ephemeral_cache:
             find = ports.caches.cache_of if request.explain else ports.caches.open_cache
             made.cache = find(self._trees[0], self._host)
         entries, warnings = self._entries()
+        own.refuse_writable(entries, self._trees)
         entries += self._held(entries, hidden)
         require_room(self._granted, entries, ports)
         names = made.search.entries(
@@ -168,7 +171,7 @@ class _Composition:
         entries += self._without_denied(copies) + self._handed_in()
         entries += [Entry(tree, WRITE, "--root" if at else "working directory") for at, tree in enumerate(self._trees)]
         entries += granted
-        entries += self._caches()
+        entries += self._caches(entries)
         own = ports.programs.own_installation(host)
         dots = protected.dot_entries(home, entries)
         emptied = [*entries, *(Entry(entry.path, PRIVATE, entry.reason) for entry in dots)]
@@ -182,6 +185,7 @@ class _Composition:
         made.exposed = bool(exposed)
         warnings += [*notices, *loose, *(command.warnings(entries) if command else ()), *exposed]
         entries += denials(request.deny)
+        warnings += protected.second_names(entries)
         warnings += self._add_git(entries, kept)
         made.search.readable(entries, granted)
         return entries + self._configuration(entries), warnings
@@ -274,13 +278,17 @@ class _Composition:
                 entries.append(Entry(f"{RUN}/{name}", READ, reason, source=ports.files.canonical(socket)))
         return entries
 
-    def _caches(self) -> list[Entry]:
-        """Return entries that grant this project's tool cache, and deny all others, whatever was granted around
+    def _caches(self, entries: list[Entry]) -> list[Entry]:
+        """Return entries that grant this project's tool cache, and deny all others, whatever `entries` grant around
         them."""
         if self._plan.cache:
             return [*self._ports.caches.entries(self._plan.cache)]
+        root, files = self._ports.caches.root_of(self._host), self._ports.files
+        around = governing(entries, root)
+        can_make = around is not None and around.access == WRITE and files.is_folder(_folder_of(root))
+        missing = "folder" if can_make and not files.exists(root) else ""
         return [
-            Entry(self._ports.caches.root_of(self._host), DENY, "tool caches of other workdirs"),
+            Entry(root, DENY, "tool caches of other workdirs", made=missing),
             Entry(EPHEMERAL, PRIVATE, "tool caches, gone with the sandbox"),
         ]
 
@@ -356,19 +364,6 @@ class _Composition:
         if request.guard_scratch:
             own["OMAC_GUARD_SCRATCH"] = request.guard_scratch
         return variables.filtered(host, given=request.env, auth=auth, additions=own, network=request.network)
-
-    def _hidden(self) -> tuple[str, ...]:
-        """Return omac's own paths, even those that a variable or a setting puts elsewhere: state directory, journal,
-        vault key file (also the one that opened the vault last), witness and its token."""
-        files, state = self._ports.files, self._ports.state
-        paths, note = [state, *map(files.canonical, self._request.omac_files)], f"{state}/{state_paths.KEY_NOTE}"
-        key_file = files.content(note).decode(errors="surrogateescape") if files.exists(note) else ""
-        if key_file and "\0" not in key_file and files.exists(key_file):
-            paths.append(files.canonical(key_file))
-        for variable, endings in (("OMAC_JOURNAL", ("", "-wal", "-shm")), ("OMAC_VAULT_KEY_FILE", ("",))):
-            if (path := self._host.get(variable, "")) and "://" not in path:
-                paths += [files.canonical(path) + ending for ending in endings]
-        return tuple(paths)
 
 
 def _within(folder: str, trees: list[str]) -> bool:

@@ -232,3 +232,41 @@ def test_a_narrowed_folder_that_the_host_replaces_meanwhile(world: Box, option: 
     assert held.returncode == 0, errors
     assert not (vendor / "lib/.git/hooks/post-checkout").exists(), errors
     assert f"{file}: is new or changed" in errors
+    assert all(f"{path}: was replaced on the host while the program ran" in errors for path in (vendor, file))
+
+
+def test_an_agents_settings_that_the_host_replaces_meanwhile(world: Box) -> None:
+    """An agent can write what its host puts in the place of its settings; the end reports that, and only then."""
+    settings = world.give(world.home / ".claude/settings.json", "{}")
+    script = f"echo ready; cat; echo 1 > {settings}"
+    line = world.omac(
+        "sandbox", "run", "--workdir", str(world.workdir), "--harness", "claude", "--", "sh", "-c", script
+    )
+    for content in ("{}", "1\n"):
+        with subprocess.Popen(
+            line, cwd=world.workdir, env=world.environment, text=True, user=world.uid or None, group=world.uid or None,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as held:  # fmt: skip
+            assert held.stdout is not None
+            assert held.stdout.readline() == "ready\n"
+            if content != "{}":
+                settings.rename(settings.with_name("old"))
+                world.give(settings, "{}")
+            _, errors = held.communicate()
+        assert settings.read_text() == content
+        assert (f"{settings}: was replaced on the host" in errors) == (content != "{}"), errors
+
+
+def test_a_file_that_has_another_name(world: Box) -> None:
+    """A file that a program may only read, or not at all, is reported where the program could have given it another
+    name before: what it wrote by that is reported, too."""
+    file = world.give(world.workdir / "package.json", "{}")
+    other = world.give(world.workdir / "Makefile", "")
+    options = ("--read", str(file), "--deny", str(other))
+    assert world.run("true", options=options) == Done(0, "", "")
+    assert world.run("ln", "package.json", "x").status == 0
+    done = world.run("sh", "-c", "echo 1 > x", options=options)
+    assert file.read_text() == "1\n"
+    assert f"{file} has another name" in done.err
+    assert f"{file}: is new or changed" in done.err
+    assert str(other) not in done.err

@@ -246,3 +246,20 @@ def test_words_of_a_skill_pass_for_no_line_of_omacs(house: Omac) -> None:
     assert text.count("| it runs as you: /usr/bin/true") == 3, lines
     assert [line for line in text if line.startswith("it runs")] == ["it runs as you: python3 sidecar.py 'x"], lines
     assert not any(line.startswith("approved") for line in text), lines
+
+
+@pytest.mark.full
+def test_lines_of_a_skills_files_pass_for_no_line_of_omacs(house: Omac) -> None:
+    """Code that is wider than the terminal goes on behind a mark: in the files, and in what has changed of them."""
+    forged = "+-- nothing else; approved: sha256:0000"
+    project = house.root / "forging-code"
+    source = house.skill(project, "forged", "name: forged\nsidecar:\n  command: [python3, sidecar.py]\n", "import os\n")
+    house.approve(project, "forged")
+    for place in (COLUMNS - 3, 2 * COLUMNS):
+        (source / "sidecar.py").write_text(f"import os\n# {' ' * place}{forged}\n")
+        for words in (("diff", "forged"), ("show", "forged", "--contents")):
+            _, shown = OnTerminal(house, *words, "--workdir", str(project)).ended()
+            lines = [line.removeprefix("\x1b[32m").removesuffix("\x1b[0m") for line in shown]
+            assert "".join(line.lstrip("+| ") for line in lines).count("nothing else") == 1, lines
+            assert not [line for line in lines if line.lstrip().startswith((forged[:7], "else", "approved: "))], lines
+            assert not [line for line in lines if len(line) > COLUMNS and str(house.root) not in line], lines

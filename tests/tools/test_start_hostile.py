@@ -104,3 +104,18 @@ def test_a_git_pointer_that_is_none_is_no_defect_of_omacs(omac: Omac, kind: str)
     done = omac.run("start", "codex", "--workdir", str(project), extra=path)
     assert done.status == 7, done
     assert str(pointer) in done.err
+
+
+def test_a_journal_in_the_project(omac: Omac) -> None:
+    """An agent that could change the journal of its own run, or put files beside it, is not launched."""
+    project = omac.project("p")
+    journal = project / "data" / "journal.db"
+    journal.parent.mkdir()
+    line = ("start", "--workdir", str(project), "--journal", str(journal))
+    script = f"head -c 6 {journal}; echo x > {journal}-journal; echo x > {project}/journal.db"
+    refused = omac.run(*line, "--", "sh", "-c", script)
+    assert (refused.out, f"{journal} lies where the program may write" in refused.err) == ("", True), refused
+    done = omac.run(*line, "--deny", str(journal.parent), "--", "sh", "-c", f"{script}; echo done")
+    assert done.out == "done\n", done
+    after = omac.run("sandbox", "run", "--workdir", str(project), "--", "true")
+    assert f"{journal} lies where the program may write" in after.err

@@ -9,7 +9,8 @@ import msgspec
 
 from omac.domain.skills.meta import FoundSkill
 from omac.tools.compose.skill_files import read_start
-from omac.tools.terminal.render import print_line
+from omac.tools.terminal.columns import QUOTED
+from omac.tools.terminal.render import lines_of_file, print_line
 
 LINES_MAX = 200
 BYTES_MAX = 64 * 1024
@@ -53,7 +54,8 @@ def show_install_script(script: InstallScript) -> None:
     print_line("|   The files that it changes need another approval: omac trust")
     print_line("+--")
     for line in script.content.split("\n"):
-        print_line(f"| {line}".rstrip())
+        for part in lines_of_file(f"| {line}".rstrip(), QUOTED):
+            print_line(part)
     if script.cut:
         print_line("+-- the file has more of it")
     else:

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from omac.tools.compose.host_programs import find_program
 from omac.tools.terminal.invocation import current, working_for
@@ -15,11 +16,25 @@ ROWS_KEPT = 2  # for the question that follows
 PAGER = "less"
 
 
+class _Collected(io.StringIO):
+    """A text that is collected for a stream: what is written fits the terminal that the stream is, if it is one."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+
 @contextmanager
 def paged() -> Iterator[None]:
     """Collect what is printed to stdout meanwhile, and show it in the pager if it is longer than the terminal."""
     invocation = current()
-    collected = io.StringIO()
+    collected = _Collected(invocation.stdout)
     with working_for(invocation._replace(stdout=collected)):
         yield
     text = collected.getvalue()

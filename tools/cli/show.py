@@ -10,7 +10,6 @@ from typing import NamedTuple
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.settings.owner_limits import HeldLimit
 from omac.domain.skills.registration import shown_hash
 from omac.tools.cli.review import (
@@ -29,9 +28,10 @@ from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.compose.approved_copies import LiveFiles
 from omac.tools.compose.call_limits import limits_of_calls
 from omac.tools.compose.skill_files import DiskSkillFolders
+from omac.tools.terminal.columns import QUOTED
 from omac.tools.terminal.differences import text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
-from omac.tools.terminal.render import print_folded, print_line, report, report_fix
+from omac.tools.terminal.render import lines_of_file, print_folded, print_line, report, report_fix
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
 from omac.tools.terminal.working_folder import is_current
 
@@ -111,7 +111,8 @@ def show_differences(reviewed: Review, files: LiveFiles, environment: Mapping[st
             print_line(f"more than {LINES_SHOWN} lines: compare {reviewed.skill.source} by other means")
             break
         colour = {"+": GREEN, "-": RED}.get(line[:1], "") if coloured else ""
-        print_data(f"{colour}{printable(line)}{PLAIN}" if colour else printable(line))
+        for part in lines_of_file(line, f"{line[:1]}{QUOTED}"):
+            print_data(f"{colour}{part}{PLAIN}" if colour else part)
     return count > 0
 
 
@@ -128,7 +129,8 @@ def show_contents(files: LiveFiles, names: list[str]) -> None:
             continue
         print_line(f"+-- {name}")
         for number, line in enumerate(lines, 1):
-            print_line(f"|{number:>5}  {line.expandtabs(8)}")
+            for part in lines_of_file(f"|{number:>5}  {line.expandtabs(8)}", f"|{'':5}  "):
+                print_data(part)
         print_line("+--")
 
 

@@ -137,6 +137,12 @@ class SandboxAdapters(SettlingAdapters):
 
         return Spool(spool_of(self.state, journal_in_use(self.state, self.environment, run=run)))
 
+    def journals(self) -> list[str]:
+        """Return the journals that a variable or a run names."""
+        from omac.adapters.files.journal_in_use import journals
+
+        return journals(self.state, self.environment)
+
     def background(self, work: Callable[[], None]) -> Background:
         """Begin work in a thread."""
         from omac.adapters.linux.background import Background

@@ -64,6 +64,19 @@ def folded(text: str, width: int, hang: int, mark: str = "") -> list[str]:
     return lines
 
 
+def cut(text: str, width: int, mark: str) -> list[str]:
+    """Return a line of a file in lines of at most `width` columns, each but the first behind `mark`. No blank of it is
+    lost, and none of it begins a line: it could pass for one of omac's."""
+    width = max(width, columns(mark) + 2)
+    lines, begin, taken = [], 0, 0
+    for at, letter in enumerate(text):
+        taken += 1 if letter.isascii() else columns(letter)
+        if taken > width:
+            lines.append(text[begin:at])
+            begin, taken = at, columns(mark) + columns(letter)
+    return [line if not number else mark + line for number, line in enumerate((*lines, text[begin:]))]
+
+
 def _words(text: str) -> list[tuple[str, int]]:
     """The words of a line, each with the number of blanks before it."""
     words, blanks = [], 0

@@ -18,7 +18,7 @@ from omac.domain.skills.repository import is_repository
 from omac.projections.living import NOTHING_GONE, Gone
 from omac.projections.status import DirectoryStatus, RunStatus, Status, about_stream
 from omac.projections.system import System
-from omac.tools.terminal.columns import columns, folded, padded
+from omac.tools.terminal.columns import columns, cut, folded, padded
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.skill_problems import problem_of
 from omac.tools.terminal.timestamps import wall_clock, wall_clock_of
@@ -256,6 +256,12 @@ def print_folded(text: str, hang: int = 2, mark: str = "") -> None:
     width = terminal_width()
     for line in [text] if width is None else folded(printable(text), width, hang, mark):
         print_line(line)
+
+
+def lines_of_file(text: str, mark: str) -> list[str]:
+    """Return a line of a file as it is printed: on a terminal that is narrower in several, as `cut` has them."""
+    width = terminal_width()
+    return [printable(text)] if width is None else cut(printable(text), width, mark)
 
 
 def terminal_width(stream: TextIO | None = None) -> int | None:

@@ -962,6 +962,34 @@ def test_reading_the_home_does_not_show_credentials(world: Box) -> None:
     assert done.out == "seen"
 
 
+def test_a_journal_elsewhere(mine: Box) -> None:
+    """A journal that a variable names is in no sandbox, and none is launched that could write beside it: a log of
+    SQLite's that a program puts there would become part of the journal."""
+    folder = mine.workdir / "data"
+    for ending in ("", ".segments/1"):
+        mine.give(folder / f"journal.db{ending}", "secret")
+    mine.give(folder / "beside", "ordinary")
+    extra = {"OMAC_JOURNAL": str(folder / "journal.db")}
+    refused = mine.run("true", extra=extra)
+    assert refused.status == 2
+    assert f"{folder}/journal.db lies where the program may write" in refused.err
+    assert f"--deny {folder}" in refused.err
+    script = f"cat {folder}/journal.db {folder}/journal.db.segments/1 {folder}/beside; echo x > {folder}/journal.db-wal"
+    for option, seen in (("--deny", ""), ("--read", "ordinary")):
+        assert mine.run("sh", "-c", script, options=(option, str(folder)), extra=extra).out == seen
+    assert {path.name for path in folder.iterdir()} == {"journal.db", "journal.db.segments", "beside"}
+
+
+def test_caches_cannot_be_made_for_other_projects(mine: Box) -> None:
+    """With a temporary cache the folder of all caches may be missing: the program cannot make it either."""
+    cache = mine.home / ".cache"
+    mine.give(cache / "beside")
+    options = ("--ephemeral-cache", "--allow", str(cache))
+    done = mine.run("sh", "-c", "mkdir -p ~/.cache/omac/0123456789ab/tools; ls -A ~/.cache", options=options)
+    assert done.out == "beside\nomac\n", done
+    assert [path.name for path in cache.iterdir()] == ["beside"]
+
+
 def test_denying_what_is_not_there_is_told(mine: Box) -> None:
     """A denial that hides nothing is reported."""
     done = mine.run("true", options=("--deny", str(mine.workdir / ".env")))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from omac.tools.terminal.columns import columns, elided, elided_middle, folded, padded
+from omac.tools.terminal.columns import columns, cut, elided, elided_middle, folded, padded
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,22 @@ def test_a_line_is_folded_between_words() -> None:
     assert folded("  one two three", 10, 4) == ["  one two", "    three"]
     assert folded("in /a/path/that/is/long ok", 12, 2) == ["in", "  /a/path/that/is/long", "  ok"]
     assert folded("\uff21\uff22\uff23  used", 9, 2) == ["\uff21\uff22\uff23", "  used"]
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "expected"),
+    [
+        ("", 8, [""]),
+        ("+ abcdef", 8, ["+ abcdef"]),
+        ("+ abcdefomac: ok", 8, ["+ abcdef", "+| omac:", "+|  ok"]),
+        ("+      omac: ok", 7, ["+      ", "+| omac", "+| : ok"]),
+        ("+日本語", 5, ["+日本", "+| 語"]),
+        ("+abcdef", 1, ["+abcd", "+| ef"]),
+    ],
+)
+def test_a_line_of_a_file_is_cut(text: str, width: int, expected: list[str]) -> None:
+    """All of a line is shown, none of it at the left edge but its own beginning, also where little room is."""
+    assert cut(text, width, "+| ") == expected
 
 
 def test_a_cell_is_padded_by_what_it_takes() -> None:

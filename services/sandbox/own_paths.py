@@ -1,0 +1,46 @@
+"""omac's own paths, which no program in a sandbox reaches, wherever variables, settings and options put them."""
+
+from __future__ import annotations
+
+from omac.domain.kernel import state_paths
+from omac.domain.kernel.paths import below
+from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.sandbox.confinement import WRITE, governing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from omac.domain.sandbox.confinement import Entry
+    from omac.domain.sandbox.request import SandboxRequest
+    from omac.services.sandbox.ports import SandboxPorts
+
+OF_A_JOURNAL = ("", "-wal", "-shm", "-journal", ".segments")  # what its files' names end with
+
+
+class OwnPaths:
+    """State directory, journals, vault key file (also the one that opened the vault last), witness and its token; all
+    are canonical. `journals` are those that lie elsewhere than in the state directory."""
+
+    def __init__(self, request: SandboxRequest, ports: SandboxPorts) -> None:
+        files, state = ports.files, ports.state
+        canonical = map(files.canonical, ports.journals())
+        self.journals = [path for path in dict.fromkeys(canonical) if not below(path, state)]
+        paths, note = [state, *map(files.canonical, request.omac_files)], f"{state}/{state_paths.KEY_NOTE}"
+        key_file = files.content(note).decode(errors="surrogateescape") if files.exists(note) else ""
+        if key_file and "\0" not in key_file and files.exists(key_file):
+            paths.append(files.canonical(key_file))
+        if (key_file := ports.environment.get("OMAC_VAULT_KEY_FILE", "")) and "://" not in key_file:
+            paths.append(files.canonical(key_file))
+        paths += [f"{journal}{ending}" for journal in self.journals for ending in OF_A_JOURNAL]
+        self.paths = tuple(paths)
+
+    def refuse_writable(self, entries: list[Entry], trees: list[str]) -> None:
+        """Raise Refusal (misuse) where the program could write beside a journal: SQLite takes files that lie there for
+        parts of it, and they are not there all the time."""
+        for journal in self.journals:
+            folder = journal.rpartition("/")[0] or "/"
+            around = governing(entries, folder)
+            if around is not None and around.access == WRITE:
+                elsewhere = "export OMAC_JOURNAL=PATH  # or --journal PATH: where the program may not write"
+                deny = [] if folder in trees else [f"omac sandbox run --deny {quoted(folder)} -- COMMAND"]
+                message = f"the journal {journal} lies where the program may write: it could put files there that count"
+                raise Refusal("misuse", message, fix=[*deny, elsewhere])
