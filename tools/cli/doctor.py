@@ -18,7 +18,7 @@ from omac.domain.sandbox.own_files import (
 )
 from omac.tools.compose.journal_clock import time_ahead
 from omac.tools.compose.machine import probe_machine
-from omac.tools.compose.own_files import OwnFiles
+from omac.tools.compose.own_files import OwnFiles, short_disks
 from omac.tools.compose.witnesses import FoundWitness, found_witness
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import print_folded
@@ -39,7 +39,8 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     unerased = (erasure_unfinished(erasure.workdir) for erasure in own.erasures)
     witness = [] if "journal" in own.unreadable else [_witness(found_witness(environment, own.state))]
     clock = _clock(time_ahead(environment, own.state, time.time_ns()))
-    ours = (*diagnose(own.state.path, own.flaws()), *own.disks(), *lost, *unsigned, *unerased, *clock, *witness)
+    disks = short_disks(environment)
+    ours = (*diagnose(own.state.path, own.flaws()), *disks, *lost, *unsigned, *unerased, *clock, *witness)
     diagnoses = (*ours, *findings(probe_machine()))
     if as_json:
         print_json({"healthy": healthy(diagnoses), "mended": done, "findings": diagnoses})
