@@ -204,7 +204,7 @@ def test_a_worktree_that_the_host_adds_meanwhile(world: Box) -> None:
     with waiting(world, workdir, ":") as stderr:
         git(world, "worktree", "add", "-q", str(beside), "dev", cwd=clone)
     assert [line for line in stderr if "beside" in line] == [
-        f"omac: {clone}/.git/worktrees/beside: is a new worktree's"
+        f"omac: {clone}/.git/worktrees/beside: a worktree was added while the program ran: {beside}"
     ]
     assert git(world, "status", "-sb", cwd=beside).startswith("## dev")
 
