@@ -38,7 +38,7 @@ def journal_in_use(state: str, environment: Mapping[str, str], flag: str | None 
 
 
 def journals(state: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the journals that $OMAC_JOURNAL and the folders of runs name, these where they are there."""
+    """Return the journals that $OMAC_JOURNAL and the runs that live name."""
     variable = environment.get("OMAC_JOURNAL", "")
     named = [os.path.abspath(variable)] if variable and "://" not in variable else []
     folder = os.path.join(state, "run")
@@ -46,12 +46,12 @@ def journals(state: str, environment: Mapping[str, str]) -> list[str]:
         runs = os.listdir(folder)
     except FileNotFoundError:
         return named
-    for run in runs:
-        try:
-            journal = os.readlink(os.path.join(folder, run, "journal"))
-        except OSError:
-            continue  # it has none yet
-        named += [journal] if os.path.lexists(journal) else []
+    for path in (os.path.join(folder, run) for run in runs):
+        if is_held(path):
+            try:
+                named.append(os.readlink(os.path.join(path, "journal")))
+            except OSError:
+                pass  # it has none yet
     return named
 
 

@@ -181,7 +181,7 @@ class GitFolder:
         is_new = not self._inspection.is_first and path not in self._baseline.nodes
         GitFolder(self._inspection, path, Folder(ADMIN, worktree, self._place.common)).inspect(folder)
         if is_new:
-            self._inspection.report(path, "is a new worktree's")
+            self._inspection.report(path, f"a worktree was added while the program ran: {worktree or 'nowhere'}")
 
     def _module(self, folder: int, path: str) -> None:
         """Judge the git folder of a submodule, or a folder of such: the name of a submodule may have slashes."""

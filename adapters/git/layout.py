@@ -386,7 +386,7 @@ def _surroundings(workdir: str) -> list[str]:
         if mode_of(f"{parent}/.git"):
             return [
                 f"{workdir} is a folder of the repository {parent}, which is not granted: git finds none inside. "
-                f"For git: omac sandbox run --workdir {quoted(parent)}"
+                f"For git: --allow {quoted(parent)}, or start there"
             ]
         if parent == os.path.dirname(parent):
             return []

@@ -35,10 +35,11 @@ class RecentCalls:
         self._window_s = window_s
         self._ended: deque[tuple[int, AuditRow]] = deque(maxlen=ENDED_MAX)
 
-    def end(self, row: AuditRow) -> None:
-        """Take in a row of the audit that has ended; only those of accesses count."""
+    def end(self, row: AuditRow, seen: int) -> None:
+        """Take in a row of the audit that had ended when it was `seen`; only those of accesses count. A journal that is
+        ahead of the clock gives all rows one time, so what was seen earlier than that ended then."""
         if row.kind == "access":
-            self._ended.append((row.at + round((row.duration or 0) * 1e9), row))
+            self._ended.append((min(row.at + round((row.duration or 0) * 1e9), seen), row))
 
     def load(self, now: int, under_way: Iterable[AuditRow]) -> list[CallLoad]:
         """Return the load at `now`, in nanoseconds since 1970 UTC, the busiest first. `under_way` have not ended."""

@@ -108,7 +108,7 @@ def test_nothing_there(house: House) -> None:
         "no tool caches exist",
         "no tool caches exist",
         f"no tool cache exists for {project}",
-        "0 to go, 0 stay with 0 B",
+        "0 removed, 0 stay with 0 B",
     ]
     assert not (house.folder / "home" / ".cache").exists()
 
@@ -230,7 +230,7 @@ def test_gc_by_size(house: House) -> None:
     out, errors = house.told()
     assert [line.partition(" (")[0] for line in out] == [f"removed: {house.folder / 'older'}"]
     assert "too much in all" in out[0]
-    assert re.fullmatch(r"1 to go, 2 stay with \d+ KiB|1 to go, 2 stay with 1\.\d MiB", errors[0])
+    assert re.fullmatch(r"1 removed, 2 stay with \d+ KiB|1 removed, 2 stay with 1\.\d MiB", errors[0])
     assert house.gc(max_size="0") == 0
     assert house.there() == set()
 

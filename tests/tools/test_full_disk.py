@@ -105,6 +105,18 @@ def test_calls_while_the_disk_is_full(original: tuple[Omac, Path]) -> None:
         require_whole(omac)
 
 
+def test_the_status_on_a_full_disk(original: tuple[Omac, Path]) -> None:
+    """A status whose skills are ready says that nothing is forwarded while the disk is full."""
+    omac, copy = original
+    with small_disk(omac, copy) as fill:
+        assert "is full (" not in omac.run("status").err
+        fill(0)
+        done = omac.run("status", "--json")
+        says = f"omac: the disk of {omac.state} is full (0 B left): omac starts and forwards nothing\n"
+        assert done.err.endswith(f"{says}  try: df -h {omac.state}\n"), done
+        assert json.loads(done.out)["position"]
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("words", WRITING, ids=lambda words: " ".join(words[:2]))
 def test_writing(original: tuple[Omac, Path], words: tuple[str, ...]) -> None:

@@ -5,6 +5,7 @@ state that the host's git reports afterwards, are the same.
 """
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -197,6 +198,19 @@ def test_a_copy_that_is_made_unreadable(world: Box) -> None:
         assert "cannot be read" in done.err
 
 
+def test_git_in_a_folder_of_a_repository(world: Box) -> None:
+    """In a package of a repository git works by the option that the warning names; its settings stay out of reach."""
+    package = repository(world, "plain") / "d"
+    done = inside(world, package, "git log --oneline")
+    assert done.status == 128
+    option = re.search("For git: (--allow [^ ]+), or start there\n", done.err)
+    assert option is not None, done.err
+    before = (package.parent / ".git" / "config").read_bytes()
+    done = inside(world, package, "git log --oneline; git config core.fsmonitor evil", *option[1].split())
+    assert (done.out.count("first"), done.status) == (1, 0), done
+    assert (package.parent / ".git" / "config").read_bytes() == before
+
+
 def test_a_worktree_that_the_host_adds_meanwhile(world: Box) -> None:
     """A worktree outside the project that the host adds while the program runs stays."""
     workdir = repository(world, "linked")
@@ -204,7 +218,7 @@ def test_a_worktree_that_the_host_adds_meanwhile(world: Box) -> None:
     with waiting(world, workdir, ":") as stderr:
         git(world, "worktree", "add", "-q", str(beside), "dev", cwd=clone)
     assert [line for line in stderr if "beside" in line] == [
-        f"omac: {clone}/.git/worktrees/beside: is a new worktree's"
+        f"omac: {clone}/.git/worktrees/beside: a worktree was added while the program ran: {beside}"
     ]
     assert git(world, "status", "-sb", cwd=beside).startswith("## dev")
 

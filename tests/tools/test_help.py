@@ -17,6 +17,7 @@ def test_help_fits_a_terminal(house: Omac, words: tuple[str, ...]) -> None:
         return
     lines = house.process(*words, "--help", extra={"COLUMNS": "200"}).out.splitlines()
     assert lines[0].startswith(" ".join(("Usage: omac", *words)))
+    assert "[[" not in lines[0]
     assert [line for line in lines if len(line) > COLUMNS] == []
     assert [line for line in lines[1:] if line.endswith("...") or "<str>" in line or "<list" in line] == []
     assert [line for line in lines if line != line.rstrip()] == []

@@ -3,12 +3,19 @@
 import json
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pexpect
 import pytest
+from contract.journals import commit_now
 from polling import eventually
 from real_omac import COMMAND, Omac, curl
+
+from omac.domain.access.access import AccessRefused
+from omac.domain.kernel.event import Draft
+from omac.domain.kernel.ids import HostId, access_stream
+from omac.journal.opening import open_journal
 
 
 def test_calls_of_two_sessions(omac: Omac, shop: Path) -> None:
@@ -61,6 +68,16 @@ def test_names_of_sessions_that_could_pass_for_others(omac: Omac, shop: Path) ->
     assert sorted(line.removesuffix("1").strip() for line in counted.splitlines()[1:]) == shown
     rows = omac.ok("top").splitlines()[2:]
     assert sorted(row.removeprefix("echo   shop     ").partition("  0.1  ")[0].strip() for row in rows) == shown, rows
+
+
+def test_a_journal_ahead_of_the_clock(omac: Omac, shop: Path) -> None:
+    """Calls of earlier do not count as those of the last seconds where their time is one that is still to come."""
+    assert curl(f"{omac.serve().skill(shop)['base']}/status").status == 200
+    with closing(open_journal(str(omac.state / "journal.db"), "r", lambda: 2_000_000_000 * 10**9)) as journal:
+        refused = AccessRefused(None, None, "", None, "GET", "", 404, "unknown-mount")
+        commit_now(journal, [Draft(access_stream(HostId("h")), None, refused)])
+    (report,) = map(json.loads, omac.ok("top", "-n", "1", "--json").splitlines())
+    assert [call["skill"] for call in report["calls"]] == ["echo"]
 
 
 @pytest.mark.full

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shlex
 import shutil
 import sqlite3
@@ -253,14 +254,17 @@ def test_a_proof_without_a_journal(omac: Omac, tmp_path: Path) -> None:
 
 
 def test_a_proof_names_the_fields(omac: Omac, tmp_path: Path) -> None:
-    """A verified proof names the fields with a value, as the audit and exports do, so that no journal is needed to read
-    it."""
+    """A verified proof names the fields with a value, and writes times, as the audit and exports do, so that no journal
+    is needed to read it."""
     omac.approve(omac.project("shop", "echo"), "echo")
     rows = omac.ok("audit", "--kind", "skill", "--json").splitlines()
     approved = next(row for row in map(json.loads, rows) if row["kind"] == "skill.approved")
     key, proof = omac.ok("key", "show").strip(), tmp_path / "proof.json"
     proof.write_text(omac.ok("audit", "prove", str(approved["position"])))
-    event = json.loads(omac.ok("proof", "verify", str(proof), "--key", key, "--json"))["event"]
+    verified = json.loads(omac.ok("proof", "verify", str(proof), "--key", key, "--json"))
+    event = verified["event"]
+    assert verified["at"] == approved["at"]
+    assert re.fullmatch("20.*T.*Z", verified["checkpoint"]["at"])
     fields = omac.ok("proof", "verify", str(proof), "--key", key).splitlines()[2]
     assert fields.startswith(f"  source={approved['dir']}"), fields
     assert all((f" {name}=" in fields) == (value not in (None, "", [])) for name, value in event.items()), fields
@@ -378,6 +382,7 @@ def test_a_checkpoint_continues_another(omac: Omac, tmp_path: Path) -> None:
     text = omac.ok("proof", "verify", str(proof), "--key", key)
     verified = json.loads(omac.ok("proof", "verify", str(proof), "--key", key, "--json"))
     assert verified["old"]["size"] < verified["new"]["size"]
+    assert verified["old"]["at"] < verified["new"]["at"] < "3"
     assert f"at {verified['new']['size']} events begins with all {verified['old']['size']}" in text
     proof.write_text(proof.read_text().replace('"path":["', '"path":["A', 1))
     assert omac.run("proof", "verify", str(proof), "--key", key).status == 2

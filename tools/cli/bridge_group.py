@@ -10,7 +10,7 @@ from omac.tools.terminal.invocation import current
 
 bridge_app = Commands(help="Have agents that you launch yourself call omac.")
 
-Name = Annotated[str | None, typer.Argument(metavar="[HARNESS]", help=f"Such as {EXAMPLE}; without one, all.")]
+Name = Annotated[str | None, typer.Argument(metavar="HARNESS", help=f"Such as {EXAMPLE}; without one, all.")]
 
 
 @bridge_app.command()

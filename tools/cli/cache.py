@@ -85,7 +85,7 @@ def gc(
     left = [cache for cache in present if cache.id not in gone]
     _report(rows, problems, as_json)
     total = sum(cache.bytes for cache in left)
-    report(f"{len(rows)} to go, {len(left)} stay with {shown_size(total)}")
+    report(f"{len(gone)} {'to go' if dry_run else 'removed'}, {len(left)} stay with {shown_size(total)}")
     used = [cache for cache in left if cache.in_use]
     if used:
         report(f"in use, so kept: {', '.join(cache.workdir or cache.id for cache in used)}")

@@ -19,7 +19,7 @@ from omac.domain.sandbox.own_files import (
 from omac.tools.cli.checkpoint import signer_for
 from omac.tools.compose.journal_clock import time_ahead
 from omac.tools.compose.machine import probe_machine
-from omac.tools.compose.own_files import OwnFiles
+from omac.tools.compose.own_files import OwnFiles, short_disks
 from omac.tools.compose.witnesses import FoundWitness, found_witness
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import print_folded
@@ -41,7 +41,8 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     witness = [] if "journal" in own.unreadable else [_witness(found_witness(environment, own.state))]
     key = _key(environment) if os.path.exists(own.journal) and "journal" not in own.unreadable else ()
     clock = _clock(time_ahead(environment, own.state, time.time_ns()))
-    ours = (*diagnose(own.state.path, own.flaws()), *own.disks(), *lost, *unsigned, *unerased, *clock, *key, *witness)
+    disks = short_disks(environment)
+    ours = (*diagnose(own.state.path, own.flaws()), *disks, *lost, *unsigned, *unerased, *clock, *key, *witness)
     diagnoses = (*ours, *findings(probe_machine()))
     if as_json:
         print_json({"healthy": healthy(diagnoses), "mended": done, "findings": diagnoses})

@@ -89,7 +89,8 @@ class _Form(msgspec.Struct, frozen=True):
 def _show_event(text: bytes, known: Sequence[VerifierKey], as_json: bool) -> None:
     event = proven(text, *known)
     if as_json:
-        print_json(event._asdict() | {"event": _fields(event), "checkpoint": _data(event.checkpoint)})
+        times = {"at": rfc3339(event.at), "happened": None if event.happened is None else rfc3339(event.happened)}
+        print_json(event._asdict() | times | {"event": _fields(event), "checkpoint": _data(event.checkpoint)})
         return
     print_folded(f"proven: position {event.position} of {event.checkpoint.size} in journal {event.checkpoint.journal}")
     print_folded(f"  {rfc3339(event.at)} {event.kind} by {event.actor} in {event.stream}", 4)
@@ -130,4 +131,4 @@ def _show_consistency(proven_: consistency.Continuation, as_json: bool) -> None:
 
 
 def _data(checkpoint: Checkpoint) -> dict[str, object]:
-    return checkpoint._asdict() | {"root": checkpoint.root.hex()}
+    return checkpoint._asdict() | {"at": rfc3339(checkpoint.at), "root": checkpoint.root.hex()}

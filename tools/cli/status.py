@@ -39,7 +39,18 @@ def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str])
     else:
         status, gone = _living(answer, environment)
         show_status(_wanted(status, environment), gone, _missing(status))
+    if journal_path is None:
+        _report_short_disks(environment)
     return 0
+
+
+def _report_short_disks(environment: Mapping[str, str]) -> None:
+    """Report a full disk: skills that are ready get no call then, since none can be recorded."""
+    from omac.tools.compose.own_files import short_disks
+
+    for finding in short_disks(environment):
+        report(f"omac: {finding.says}")
+        report_fix(finding.fix)
 
 
 def watch(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:

@@ -57,10 +57,11 @@ class _Reading:
         with closing(to_read(environment, journal)) as opened:
             self._position = opened.store.head()
             audit = SearchedAudit(opened, StateDir.of(environment), self._position)
-            since = time.time_ns() - round(2 * WINDOW_S * 1e9)
-            for row in audit.rows(AuditQuery(kind="access", since=since)):
+            now = time.time_ns()
+            recent = AuditQuery(kind="access", since=now - round(2 * WINDOW_S * 1e9), until=now)
+            for row in audit.rows(recent):
                 if row.outcome != "open":
-                    self._calls.end(row)
+                    self._calls.end(row, now)
             self._fold = audit.fold()
 
     def load(self, now: int) -> list[CallLoad]:
@@ -69,7 +70,7 @@ class _Reading:
             for recorded in opened.records(self._position):
                 self._position = recorded.position
                 if (row := self._fold.apply(recorded)) is not None:
-                    self._calls.end(row)
+                    self._calls.end(row, now)
         return self._calls.load(now, self._fold.accesses.values())
 
 

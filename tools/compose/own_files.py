@@ -23,10 +23,10 @@ FOLDERS = ("frozen", "inspections", "journals", "run", "set-aside", "spool", "su
 
 
 class OwnFiles:
-    """The state directory that the environment means, and the files of omac's in the settings folder. `journal` is the
-    path of the journal, `delays` are hosts that sign no checkpoints, `erasures` those that are not finished, `lost`
-    segments of the journal whose files cannot be read, `unreadable` refusals of what every start reads, by name: the
-    settings, and the journal."""
+    """The state directory that the environment means, and the files of omac's in the settings folder. `delays` are
+    hosts that sign no checkpoints, `erasures` those that are not finished, `lost` segments of the journal whose
+    files cannot be read, `unreadable` refusals of what every start reads, by name: the settings, and the journal.
+    `journal` is the path of the journal."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.state = StateDir.of(environment)
@@ -86,17 +86,19 @@ class OwnFiles:
                 known = self._host if name == "host-id" and os.path.isfile(path) else None
                 yield Flaw("host-id" if known else "garbled", path, host=known)
 
-    def disks(self) -> tuple[Diagnosis, ...]:
-        """Return the findings about the disks of the state directory and of the journal."""
-        found: dict[tuple[Diagnosis, ...], None] = {}
-        for folder in dict.fromkeys((self.state.path, os.path.dirname(self.journal) or self.state.path)):
-            with suppress(OSError):
-                found[disk_short(folder, free_bytes_at(folder))] = None
-        return tuple(chain.from_iterable(found))
-
     def repair(self, flaw: Flaw) -> bool:
         """Mend a flaw; whether that was done. Raises OSError."""
         return repair(self.state, flaw, self._unended)
+
+
+def short_disks(environment: Mapping[str, str]) -> tuple[Diagnosis, ...]:
+    """Return the findings about the disks of the state directory and of the journal that have little room, or none."""
+    state = StateDir.of(environment)
+    found: dict[tuple[Diagnosis, ...], None] = {}
+    for folder in dict.fromkeys((state.path, os.path.dirname(state.journal_in_use(environment)) or state.path)):
+        with suppress(OSError):
+            found[disk_short(folder, free_bytes_at(folder))] = None
+    return tuple(chain.from_iterable(found))
 
 
 def _refuse_to_mint() -> str:

@@ -78,7 +78,7 @@ def test_a_worktree_made_inside_stays(workdir: Path, home: Path) -> None:
     )
     assert inside.status == 0, inside.output
     assert inside.moved() == []
-    assert "is a new worktree's" in _found(inside)["x"]
+    assert "a worktree was added while the program ran" in _found(inside)["x"]
     assert host("git", "status", "--short", cwd=workdir / ".worktrees/x", home=home) == ""
     assert f"{workdir}/.worktrees/x/.git" in {
         entry.path for entry in lay_out(str(workdir), GitChoices(), str(home)).entries

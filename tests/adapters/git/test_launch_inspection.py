@@ -8,7 +8,7 @@ from omac.adapters.git.launch_inspection import LINES_MAX, lines
 
 def test_what_was_set_aside_comes_first(tmp_path: Path) -> None:
     """However many findings are only reported, those that were set aside are among the lines."""
-    reported = [Finding(f"/p/{number}", "is a new worktree's") for number in range(LINES_MAX + 1)]
+    reported = [Finding(f"/p/{number}", "is a new submodule") for number in range(LINES_MAX + 1)]
     moved = Finding("/p/.git/hooks/x", "is a hook", "/aside/x")
     shown = lines([*reported, moved], "launch", str(tmp_path))
     assert shown[0] == str(moved)

@@ -210,12 +210,12 @@ def test_separate_git_folder_that_names_no_worktree(tmp_path: Path, home: Path) 
 
 
 def test_folder_of_a_repository(tmp_path: Path, home: Path) -> None:
-    """A repository above the workdir is not granted, and the warning names the workdir that would include it."""
+    """A repository above the workdir is not granted, and the warning names the option that would grant it."""
     workdir = layouts.plain(tmp_path, home) / "sub"
     workdir.mkdir()
     layout = _look(workdir, home)
     assert layout.entries == ()
-    assert f"--workdir {workdir.parent}" in layout.warnings[0]
+    assert layout.warnings[0].endswith(f"For git: --allow {workdir.parent}, or start there")
 
 
 def test_folder_of_git(tmp_path: Path, home: Path) -> None:

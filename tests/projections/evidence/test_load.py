@@ -34,9 +34,9 @@ def test_calls_are_counted_by_skill_and_session() -> None:
     """Calls are listed with the busiest skill and session first; those under way are listed without a rate."""
     calls = RecentCalls(10)
     for second in range(5):
-        calls.end(row(91 + second))
-    calls.end(row(95, session="s2"))
-    calls.end(row(95, "other", kind="sandbox"))
+        calls.end(row(91 + second), 100 * S)
+    calls.end(row(95, session="s2"), 100 * S)
+    calls.end(row(95, "other", kind="sandbox"), 100 * S)
     busy, less, waiting = calls.load(100 * S, [row(0, "slow", outcome="open", duration=None)])
     assert (busy.skill, busy.session, busy.rate, busy.failed, busy.under_way) == ("echo", "s1", 0.5, 0, 0)
     assert (busy.bytes, busy.bytes_in) == (50, 5)
@@ -48,9 +48,17 @@ def test_calls_are_counted_by_skill_and_session() -> None:
 def test_a_window_has_an_end(ended_s: float, counts: bool) -> None:
     """A call that ended before the window is forgotten; a long call counts where it ends."""
     calls = RecentCalls(10)
-    calls.end(row(ended_s, duration=80))
+    calls.end(row(ended_s, duration=80), 100 * S)
     assert bool(calls.load(100 * S, [])) is counts
     assert calls.load(200 * S, []) == []
+
+
+def test_a_time_that_the_clock_has_not_reached() -> None:
+    """While a journal is ahead of the clock, a call counts from when it was seen, and is forgotten as any other."""
+    calls = RecentCalls(10)
+    calls.end(row(5_000), 99 * S)
+    assert [call.rate for call in calls.load(100 * S, [])] == [0.1]
+    assert calls.load(110 * S, []) == []
 
 
 @pytest.mark.parametrize(
@@ -67,7 +75,7 @@ def test_a_window_has_an_end(ended_s: float, counts: bool) -> None:
 def test_what_failed(fields: dict[str, Any], failed: int) -> None:
     """A skill's own 4xx is an answer; a 5xx, an abort and a refusal are failures."""
     calls = RecentCalls(10)
-    calls.end(row(99, **fields))
+    calls.end(row(99, **fields), 100 * S)
     assert calls.load(100 * S, [])[0].failed == failed
 
 
@@ -75,8 +83,8 @@ def test_durations_are_by_nearest_rank() -> None:
     """The median of an even number of calls is the lower one; a single call is its own median and p99."""
     calls = RecentCalls(10)
     for milliseconds in range(1, 101):
-        calls.end(row(99, duration=milliseconds / 1000))
-    calls.end(row(99, "once", duration=0.25))
+        calls.end(row(99, duration=milliseconds / 1000), 100 * S)
+    calls.end(row(99, "once", duration=0.25), 100 * S)
     many, once = calls.load(100 * S, [])
     assert (many.median, many.p99) == (0.05, 0.099)
     assert (once.median, once.p99) == (0.25, 0.25)
