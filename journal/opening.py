@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from omac.journal.application import Journal
 from omac.journal.commitments import Commitments
@@ -37,10 +38,14 @@ def open_journal(
         if present is not None:
             arrive(connection, present, is_living)
 
-    writer = open_for_writing(path, secrets.token_hex(16), list_present, mark=mark)
-    take_over(writer, path, progress)
-    recorder = SqlRecorder(path, writer, is_living, present, mark)
-    journal = Journal(recorder, run, clock)
-    if keys is not None:
-        journal.codec.commitments = Commitments(keys(recorder.journal_id()))
+    with ExitStack() as connections:  # which a refusal closes
+        writer = open_for_writing(path, secrets.token_hex(16), list_present, mark=mark)
+        connections.callback(writer.close)
+        take_over(writer, path, progress)
+        recorder = SqlRecorder(path, writer, is_living, present, mark)
+        connections.callback(recorder.reader.close)
+        journal = Journal(recorder, run, clock)
+        if keys is not None:
+            journal.codec.commitments = Commitments(keys(recorder.journal_id()))
+        connections.pop_all()
     return journal

@@ -263,8 +263,12 @@ class ReadJournal:
     def __init__(self, path: str, mark: Mark | None = None, keys: KeysOf | None = None) -> None:
         self.store = Reader(path, mark)
         self._codec = Codec()
-        if keys is not None:
-            self._codec.commitments = Commitments(keys(self.store.journal_id()))
+        try:
+            if keys is not None:
+                self._codec.commitments = Commitments(keys(self.store.journal_id()))
+        except BaseException:
+            self.store.close()
+            raise
 
     def close(self) -> None:
         self.store.close()

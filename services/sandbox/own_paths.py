@@ -34,8 +34,8 @@ class OwnPaths:
         self.paths = tuple(paths)
 
     def refuse_writable(self, entries: list[Entry], trees: list[str]) -> None:
-        """Raise Refusal (misuse) where the program could write beside a journal: SQLite takes files that lie there for
-        parts of it, and they are not there all the time."""
+        """Raise Refusal (sandbox-inexpressible) where the program could write beside a journal: SQLite takes files that
+        lie there for parts of it, and they are not there all the time."""
         for journal in self.journals:
             folder = journal.rpartition("/")[0] or "/"
             around = governing(entries, folder)
@@ -43,4 +43,4 @@ class OwnPaths:
                 elsewhere = "export OMAC_JOURNAL=PATH  # or --journal PATH: where the program may not write"
                 deny = [] if folder in trees else [f"omac sandbox run --deny {quoted(folder)} -- COMMAND"]
                 message = f"the journal {journal} lies where the program may write: it could put files there that count"
-                raise Refusal("misuse", message, fix=[*deny, elsewhere])
+                raise Refusal("sandbox-inexpressible", message, fix=[*deny, elsewhere])

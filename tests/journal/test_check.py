@@ -1,5 +1,6 @@
 """The check of a journal: each sort of damage is found where it is, and a sound journal has none."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,8 @@ def test_each_damage_is_refused_with_its_fix(path: Path, damage: str) -> None:
     journal_of(path)
     DAMAGE[damage][0](path)
     try:
-        journal = ReadJournal(str(path))
-        System().replay(journal.records())
+        with closing(ReadJournal(str(path))) as journal:
+            System().replay(journal.records())
     except Refusal as refusal:
         error = refusal
     else:

@@ -155,8 +155,8 @@ def test_a_tree_that_cannot_be(path: Path, statement: str) -> None:
     """A tree that cannot be right is refused; nothing is appended to it."""
     journal_of(path)
     sql(path, statement)
-    with pytest.raises(Refusal) as refused:
-        append_calls(journal_at(path), "six")
+    with pytest.raises(Refusal) as refused, contextlib.closing(journal_at(path)) as journal:
+        append_calls(journal, "six")
     assert refused.value.reason in ("journal-damaged", "journal-unavailable")
 
 

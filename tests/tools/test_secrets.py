@@ -275,7 +275,7 @@ def test_giving_up_at_a_terminal(shared: tuple[Omac, Path]) -> None:
         (("unset", "slack", "TOKEN", "NOPE"), 9, "declares no secret 'NOPE'", "omac config show slack"),
         (("set", "slac", "TOKEN"), 4, "known: slack", "omac secrets set slack"),
         (("list", "slac"), 4, "known: slack", "omac secrets list slack"),
-        (("import", "slack", "--from", "/nowhere"), 2, "No such file", "ls -ld /nowhere"),
+        (("import", "slack", "--from", "/nowhere"), 2, "No such file", "ls -ld /"),
         (("import", "slack", "--from", "/"), 2, "directory", "ls -ld /"),
     ],
 )

@@ -4,6 +4,7 @@ import os
 
 import pytest
 from real_omac import Omac
+from started import LOOP, started
 
 from omac.domain.access.control import ControlRefused
 from omac.domain.guard.denial import GuardDenied
@@ -107,7 +108,7 @@ def test_a_git_pointer_that_is_none_is_no_defect_of_omacs(omac: Omac, kind: str)
 
 
 def test_a_journal_in_the_project(omac: Omac) -> None:
-    """An agent that could change the journal of its own run, or put files beside it, is not launched."""
+    """A program that could change the journal of a run that lives, or put files beside it, is not launched."""
     project = omac.project("p")
     journal = project / "data" / "journal.db"
     journal.parent.mkdir()
@@ -117,5 +118,10 @@ def test_a_journal_in_the_project(omac: Omac) -> None:
     assert (refused.out, f"{journal} lies where the program may write" in refused.err) == ("", True), refused
     done = omac.run(*line, "--deny", str(journal.parent), "--", "sh", "-c", f"{script}; echo done")
     assert done.out == "done\n", done
+    living = started(omac, project, LOOP, "--journal", str(journal))
+    assert living.line() == "up\n"
+    beside = omac.run("sandbox", "run", "--workdir", str(project), "--", "true")
+    assert (beside.status, f"{journal} lies where the program may write" in beside.err) == (7, True), beside
+    living.end()
     after = omac.run("sandbox", "run", "--workdir", str(project), "--", "true")
-    assert f"{journal} lies where the program may write" in after.err
+    assert after.status == 0, after
