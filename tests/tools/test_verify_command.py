@@ -132,7 +132,7 @@ def test_a_key_that_is_none(omac: Omac, tmp_path: Path, line: tuple[str, ...]) -
     omac.ok("settings", "set", "serve.audit", "strict")
     file = tmp_path / "omac.key"
     file.write_text("a key")
-    for key, why in (("nonsense", "'nonsense' is no verifier key"), ("", "'' is no verifier key"), (str(file), "cat")):
+    for key, why in (("nonsense", "'nonsense' is no verifier key"), (str(file), "cat")):
         done = omac.run(*line, "--key", key)
         assert (done.status, done.out, why in done.err) == (2, "", True), (key, done)
     key = omac.ok("key", "show").strip()
@@ -144,7 +144,7 @@ def test_a_key_that_is_none(omac: Omac, tmp_path: Path, line: tuple[str, ...]) -
     omac.ok(*line, "--key", key)
 
 
-@pytest.mark.parametrize("of", ["nonsense", "", "0" * 31])
+@pytest.mark.parametrize("of", ["nonsense", "0" * 31])
 def test_a_journal_that_is_none(omac: Omac, of: str) -> None:
     """A mistyped journal id is refused, and does not count as a journal without checkpoints."""
     omac.ok("settings", "set", "serve.audit", "strict")

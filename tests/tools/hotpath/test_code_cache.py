@@ -123,6 +123,13 @@ def test_the_write_guard_answers_the_same_with_it(copy: Copy) -> None:
     assert answers == [(0, 2)] * 4
 
 
+def parts(content: bytes) -> tuple[bytes, object, object, object]:
+    """Return what a cache has: marshal gives other bytes for the same code where Python shares other objects."""
+    magic, length, rest = content[:4], int.from_bytes(content[4:8], "little"), content[8:]
+    key, _, entries = marshal.loads(rest[:length])
+    return magic, key, entries, marshal.loads(rest[length:])
+
+
 @pytest.mark.parametrize("damage", ["cut", "emptied", "of another Python", "a folder", "a link"])
 def test_a_file_that_is_none(copy: Copy, damage: str, tmp_path: Path) -> None:
     """A damaged cache is made again, or left if it cannot be replaced."""
@@ -146,7 +153,7 @@ def test_a_file_that_is_none(copy: Copy, damage: str, tmp_path: Path) -> None:
     assert copy.run("--", "echo", "done") == "done\n"
     assert path.is_dir() == (damage == "a folder")
     if damage != "a folder":
-        assert path.read_bytes() == whole
+        assert parts(path.read_bytes()) == parts(whole)
     assert not list(path.parent.glob("*.code.*"))
 
 
