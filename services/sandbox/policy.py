@@ -370,7 +370,7 @@ class _Composition:
         for variable, endings in (("OMAC_JOURNAL", ("", "-wal", "-shm")), ("OMAC_VAULT_KEY_FILE", ("",))):
             if (path := self._host.get(variable, "")) and "://" not in path:
                 paths += [files.canonical(path) + ending for ending in endings]
-        return tuple(paths)
+        return tuple(dict.fromkeys(paths))  # of one that is mounted twice, bubblewrap finds the second nowhere
 
 
 def _within(folder: str, trees: list[str]) -> bool:
