@@ -602,7 +602,11 @@ def test_an_agent_that_is_missing_or_cannot_run(agent: tuple[Omac, Path]) -> Non
 
 
 NONSENSE = [
-    (["serve", "emacs", "--no-inner"], 2, "unknown harness 'emacs'"),
+    (["serve", "emacs", "--no-inner"], 2, "try: omac serve claude\n  try: omac serve -- emacs  #"),
+    (["serve", "--no-inner", "."], 2, ". is a folder, not a harness\n  try: omac serve --no-inner --root .\n"),
+    (["start", "/tmp"], 2, "/tmp is a folder, not a harness\n  try: omac start claude --workdir /tmp\n"),
+    (["sandbox", "run", "--harness", "cloud", "--", "true"], 2, "try: omac sandbox run --harness claude -- make\n"),
+    (["list", "--harness", "cloud"], 2, "try: omac list --harness claude\n"),
     (["serve", "--no-inner", "--unapproved", "maybe"], 2, "--unapproved takes refuse, confine or allow"),
     (["serve", "opencode", "--no-inner", "--", "--port", "1"], 2, "launches no agent"),
     (["serve", "--no-inner", "--no-sandbox"], 2, "--no-sandbox has no effect"),
