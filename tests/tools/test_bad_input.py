@@ -696,6 +696,16 @@ def test_what_is_missing_is_shown_by_an_example(house: Omac, command: tuple[str,
     assert "try: omac" not in house.run(*command, "--frobnicate").err
 
 
+def test_a_folder_without_its_option(house: Omac) -> None:
+    """A folder where a command takes none gets the line with --workdir; with that, or with --global, it gets none."""
+    (house.root / "here").mkdir()
+    for words in (("list",), ("secrets", "list", "echo"), ("env", "echo"), ("continue",)):
+        done = house.run(*words, "here")
+        assert done.err.endswith(f"(here)\n  try: omac {' '.join(words)} --workdir here\n"), done
+    for words in (("list", "--global"), ("list", "--workdir", "."), ("status",)):
+        assert house.run(*words, "here").err.endswith("(here)\n")
+
+
 def test_no_server_and_no_journal(omac: Omac) -> None:
     """Commands that need a server print how to start one or list runs; those without a journal print how to serve."""
     serving = f"  try: omac serve --no-inner --root {omac.root}\n"
