@@ -22,8 +22,9 @@ Workdir = Annotated[str | None, typer.Option("--workdir", metavar="DIR", help=DI
 JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
 
 CONVERTER = "_runtime_param"  # of typer's parameters: what converts a value, made when first needed
-# What may be empty: data, a setting, and the filters of audit that then choose the rows without one.
-MAY_BE_EMPTY = frozenset({"VALUE", "--data", "--method", "--path", "--run", "--session", "--skill"})
+# What may be empty: data, a setting, and the filters of audit that then choose the rows without one. A skill's name
+# is left to the command, which lists the names that are known.
+MAY_BE_EMPTY = frozenset({"SKILL", "VALUE", "--data", "--method", "--path", "--run", "--session", "--skill"})
 
 
 class _AsTyped:
