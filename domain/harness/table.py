@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omac.domain.harness.names import EXAMPLE, NAMES, load
-from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,8 +13,9 @@ HARNESSES: tuple[Harness, ...] = tuple(map(load, NAMES))
 DEFAULT_HARNESS: Harness = HARNESSES[0]
 
 
-def harness_named(name: str) -> Harness:
-    """Return the harness of that name or alias. Raises Refusal (misuse) that lists them all."""
+def harness_named(name: str, command: str = "--harness") -> Harness:
+    """Return the harness of that name or alias. Raises Refusal (misuse) that lists them all; a known name is to follow
+    the `command`."""
     for harness in HARNESSES:
         if name == harness.name or name in harness.aliases:
             return harness
@@ -23,9 +24,8 @@ def harness_named(name: str) -> Harness:
     known = ", ".join(" or ".join((h.name, *h.aliases)) for h in HARNESSES)
     near = get_close_matches(name, [word for h in HARNESSES for word in (h.name, *h.aliases)], 1)
     hint = f"did you mean {near[0]}? known are: {known}" if near else f"known are: {known}"
-    fix = [f"omac start {near[0] if near else EXAMPLE}"]
-    fix.append(f"omac start -- {quoted(name)}  # to run a command of that name")
-    raise Refusal("misuse", f"unknown harness {name!r}; {hint}", fix=fix)
+    fix = f"{command} {near[0] if near else EXAMPLE}"
+    raise Refusal("misuse", f"unknown harness {name!r}; {hint}", fix=[fix])
 
 
 def install_hints(program: str) -> list[str]:

@@ -84,12 +84,21 @@ def filtered(
     return passed
 
 
-def proxy_warnings(environment: Mapping[str, str]) -> list[str]:
-    """Return the warnings for a person about this environment: passwords of proxies that the program gets to see."""
+def warnings_of(environment: Mapping[str, str], given: Iterable[str], host: Mapping[str, str]) -> list[str]:
+    """Return the warnings for a person about this environment: what was `given` and is not in it, since omac sets it
+    itself, and passwords of proxies that the program gets to see."""
+    wanted = {
+        name: value if stated else host.get(name) for name, stated, value in (text.partition("=") for text in given)
+    }
+    unlike = [
+        name
+        for name, value in wanted.items()
+        if value not in (None, environment.get(name)) and not name.startswith("OMAC_")  # omac gives those, too
+    ]
+    seen = [name for name in PROXIES if "@" in environment.get(name, "") and not name.lower().startswith("no_")]
     return [
-        f"{name} holds a password for the proxy, and the program can read it"
-        for name in PROXIES
-        if "@" in environment.get(name, "") and not name.lower().startswith("no_")
+        *(f"--env {name} has no effect: omac sets it; use -- env {name}=VALUE COMMAND" for name in unlike),
+        *(f"{name} holds a password for the proxy, and the program can read it" for name in seen),
     ]
 
 

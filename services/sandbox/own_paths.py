@@ -31,7 +31,7 @@ class OwnPaths:
         if (key_file := ports.environment.get("OMAC_VAULT_KEY_FILE", "")) and "://" not in key_file:
             paths.append(files.canonical(key_file))
         paths += [f"{journal}{ending}" for journal in self.journals for ending in OF_A_JOURNAL]
-        self.paths = tuple(paths)
+        self.paths = tuple(dict.fromkeys(paths))  # of one that is mounted twice, bubblewrap finds the second nowhere
 
     def refuse_writable(self, entries: list[Entry], trees: list[str]) -> None:
         """Raise Refusal (sandbox-inexpressible) where the program could write beside a journal: SQLite takes files that

@@ -149,7 +149,7 @@ class _Composition:
                 *warnings,
                 *made.search.warnings(),
                 *self._untrusted(entries),
-                *variables.proxy_warnings(environment),
+                *variables.warnings_of(environment, request.env, self._host),
             ),
         )
         return made

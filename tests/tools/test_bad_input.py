@@ -602,7 +602,11 @@ def test_an_agent_that_is_missing_or_cannot_run(agent: tuple[Omac, Path]) -> Non
 
 
 NONSENSE = [
-    (["serve", "emacs", "--no-inner"], 2, "unknown harness 'emacs'"),
+    (["serve", "emacs", "--no-inner"], 2, "try: omac serve claude\n  try: omac serve -- emacs  #"),
+    (["serve", "--no-inner", "."], 2, ". is a folder, not a harness\n  try: omac serve --no-inner --root .\n"),
+    (["start", "/tmp"], 2, "/tmp is a folder, not a harness\n  try: omac start claude --workdir /tmp\n"),
+    (["sandbox", "run", "--harness", "cloud", "--", "true"], 2, "try: omac sandbox run --harness claude -- make\n"),
+    (["list", "--harness", "cloud"], 2, "try: omac list --harness claude\n"),
     (["serve", "--no-inner", "--unapproved", "maybe"], 2, "--unapproved takes refuse, confine or allow"),
     (["serve", "opencode", "--no-inner", "--", "--port", "1"], 2, "launches no agent"),
     (["serve", "--no-inner", "--no-sandbox"], 2, "--no-sandbox has no effect"),
@@ -690,6 +694,16 @@ def test_what_is_missing_is_shown_by_an_example(house: Omac, command: tuple[str,
     """A command that lacks an argument prints the first example of its help, and none for an unknown option."""
     assert house.run(*command).err.endswith(f"\n  try: {example}\n")
     assert "try: omac" not in house.run(*command, "--frobnicate").err
+
+
+def test_a_folder_without_its_option(house: Omac) -> None:
+    """A folder where a command takes none gets the line with --workdir; with that, or with --global, it gets none."""
+    (house.root / "here").mkdir()
+    for words in (("list",), ("secrets", "list", "echo"), ("env", "echo"), ("continue",)):
+        done = house.run(*words, "here")
+        assert done.err.endswith(f"(here)\n  try: omac {' '.join(words)} --workdir here\n"), done
+    for words in (("list", "--global"), ("list", "--workdir", "."), ("status",)):
+        assert house.run(*words, "here").err.endswith("(here)\n")
 
 
 def test_no_server_and_no_journal(omac: Omac) -> None:

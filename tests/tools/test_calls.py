@@ -99,7 +99,7 @@ def test_headers_arrive_as_they_were_named(omac: Omac) -> None:
 
 
 def test_an_answer_that_is_cut_does_not_look_whole(omac: Omac) -> None:
-    """An answer that omac was killed in fails: its connection ends like any other, and the missing bytes show it."""
+    """A connection of an omac that was killed during an answer ends like any other: the missing bytes show it."""
     server = raw_online(omac)
     call = omac.start("call", "raw", "/half", "--workdir", str(omac.root / "raw"))
     assert call.process.stdout is not None

@@ -59,7 +59,7 @@ def test_a_subfolder_of_a_project(omac: Omac) -> None:
 
 
 def test_two_skills_of_one_name(omac: Omac) -> None:
-    """The list names the folder of each skill where agents have skills of one name."""
+    """Skills of one name in the folders of several agents are listed with their folders."""
     project = omac.project("shop", "echo", "other")
     assert "FOLDER" not in omac.ok("list", cwd=project)
     shutil.copytree(project / ".agents", project / ".claude")

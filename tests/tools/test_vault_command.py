@@ -97,6 +97,17 @@ def test_with_a_new_key_file(omac: Omac, key: Path) -> None:
     assert (vault.read_bytes(), key.read_bytes()) == before
 
 
+def test_a_key_file_in_a_project(omac: Omac) -> None:
+    """A program in the project's sandbox runs, and cannot read the key: it is hidden once, though it is found twice, by
+    the variable and by the note of what opened the vault last."""
+    project = omac.project("shop")
+    key = project / "vault.key"
+    omac.ok("vault", "init", "--key-file", str(key))
+    words = ("sandbox", "run", "--workdir", str(project), "--", "sh", "-c", "cat vault.key; echo ran")
+    done = omac.run(*words, extra={"OMAC_VAULT_KEY_FILE": str(key)})
+    assert (done.status, done.out) == (0, "ran\n"), done
+
+
 def test_without_a_place_for_the_key(omac: Omac, key: Path) -> None:
     """A key file needs a folder that can be made, for its owner alone, and is not written over an existing file."""
     done = omac.run("vault", "init", "--key-file", "/proc/nobody/here/key")

@@ -17,9 +17,10 @@ from omac.domain.sandbox.own_files import (
     unreadable,
 )
 from omac.tools.cli.checkpoint import signer_for
+from omac.tools.compose.disks import short_disks
 from omac.tools.compose.journal_clock import time_ahead
 from omac.tools.compose.machine import probe_machine
-from omac.tools.compose.own_files import OwnFiles, short_disks
+from omac.tools.compose.own_files import OwnFiles
 from omac.tools.compose.witnesses import FoundWitness, found_witness
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import print_folded

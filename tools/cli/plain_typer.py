@@ -4,6 +4,7 @@ Every option and argument of omac is a text, a list of texts or a flag. Typer wo
 that text, which takes longer than most commands.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar
 
@@ -11,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from omac.domain.harness.names import NAMES
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.tools.cli.host_only import require_host
 from omac.tools.terminal.invocation import current, print_data
 
@@ -21,8 +22,9 @@ Workdir = Annotated[str | None, typer.Option("--workdir", metavar="DIR", help=DI
 JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
 
 CONVERTER = "_runtime_param"  # of typer's parameters: what converts a value, made when first needed
-# What may be empty: data, a setting, and the filters of audit that then choose the rows without one.
-MAY_BE_EMPTY = frozenset({"VALUE", "--data", "--method", "--path", "--run", "--session", "--skill"})
+# What may be empty: data, a setting, and the filters of audit that then choose the rows without one. A skill's name
+# is left to the command, which lists the names that are known.
+MAY_BE_EMPTY = frozenset({"SKILL", "VALUE", "--data", "--method", "--path", "--run", "--session", "--skill"})
 
 
 class _AsTyped:
@@ -110,6 +112,19 @@ def _shown(argument: Any) -> str:
 
 
 class Command(_PlainHelp, TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the words apart; a folder that is no argument of the command is to follow its --workdir."""
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            takes_folder = any("--workdir" in param.opts for param in self.params)
+            takes_folder = takes_folder and not {"--workdir", "--global"}.intersection(words)
+            if words and takes_folder and "unexpected extra" in str(error) and os.path.isdir(words[-1]):
+                line = (ctx.command_path, *map(quoted, words[:-1]), "--workdir", quoted(words[-1]))
+                error.fix = [" ".join(line)]  # type: ignore[attr-defined]
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         require_host(ctx.command_path, first_sentence(self.help or ""), current().environment)
         return super().invoke(ctx)

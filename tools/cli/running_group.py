@@ -47,7 +47,7 @@ class WithWords(Command):
         try:
             return super().parse_args(ctx, args[:at])
         except Exception as error:
-            if at == len(args) and (fix := _with_dashes(ctx, args, error)):
+            if at == len(args) and not hasattr(error, "fix") and (fix := _with_dashes(ctx, args, error)):
                 error.fix = [f"{fix}  # words of another program come after --"]  # type: ignore[attr-defined]
             raise
 

@@ -13,7 +13,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.cli.serve_options import Address, ServeOptions
 from omac.tools.cli.vault_prompt import ask_before_start
-from omac.tools.compose.agent_launch import AgentLaunch, directory, launch_of, warn, warn_bridge_compat
+from omac.tools.compose.agent_launch import AgentLaunch, directory, harness_typed, launch_of, warn, warn_bridge_compat
 from omac.tools.compose.endpoints import Ready
 from omac.tools.compose.serving import Server
 from omac.tools.hotpath.sandbox_options import first_option
@@ -77,7 +77,7 @@ def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
 def options(request: ServeRequest, environment: Mapping[str, str]) -> ServeOptions:
     """Return the checked options of the request. Raises Refusal: misuse, prerequisite-missing, directory-missing,
     not-a-directory."""
-    harness = harness_named(request.harness) if request.harness else DEFAULT_HARNESS
+    harness = harness_typed(request.harness, "omac serve", "omac serve --no-inner --root")
     workdirs = [directory(workdir, "--workdir") for workdir in request.workdirs]
     roots = [directory(root, "--root") for root in request.roots] or ([] if workdirs else [os.getcwd()])
     roots += [workdir for workdir in dict.fromkeys(workdirs) if not below_any(workdir, roots)]

@@ -5,14 +5,20 @@ from typing import NamedTuple
 
 import trio
 
-from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
 from omac.services.directories.manifest import Manifest
 from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.cli.session_end import columns_of_report, report_end
 from omac.tools.cli.vault_prompt import ask_before_start
-from omac.tools.compose.agent_launch import directory, launch_of, project_around, warn, warn_bridge_compat
+from omac.tools.compose.agent_launch import (
+    directory,
+    harness_typed,
+    launch_of,
+    project_around,
+    warn,
+    warn_bridge_compat,
+)
 from omac.tools.compose.project_heads import ProjectHeads
 from omac.tools.compose.serving import Server
 from omac.tools.compose.waiting_sandbox import WaitingSandbox
@@ -66,7 +72,7 @@ def run(request: StartRequest, environment: Mapping[str, str], waiting: WaitingS
 def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptions:
     """Return the checked options of the request. Raises Refusal: misuse, prerequisite-missing, directory-missing,
     not-a-directory."""
-    harness = harness_named(request.harness) if request.harness else DEFAULT_HARNESS
+    harness = harness_typed(request.harness, "omac start", "omac start claude --workdir")
     agent = harness if request.harness or request.words is None else None
     workdir = directory(request.workdir, "--workdir") if request.workdir else project_around(environment)
     launch = launch_of(

@@ -46,7 +46,7 @@ def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str])
 
 def _report_short_disks(environment: Mapping[str, str]) -> None:
     """Report a full disk: skills that are ready get no call then, since none can be recorded."""
-    from omac.tools.compose.own_files import short_disks
+    from omac.tools.compose.disks import short_disks
 
     for finding in short_disks(environment):
         report(f"omac: {finding.says}")

@@ -38,7 +38,7 @@ from omac.domain.harness.bridge import (
 )
 from omac.domain.harness.harness import Bridge, Harness
 from omac.domain.harness.names import NAMES
-from omac.domain.harness.table import install_hints
+from omac.domain.harness.table import DEFAULT_HARNESS, harness_named, install_hints
 from omac.domain.kernel.refusal import Reason, Refusal, quoted
 from omac.domain.sandbox.request import SandboxRequest, request_of
 from omac.services.sandbox.settled import settled
@@ -129,6 +129,21 @@ class AgentLaunch(msgspec.Struct, frozen=True):
         except OSError as error:
             raise Refusal("state-unusable", f"{path} cannot be written: {error.strerror}", fix=["df -h"]) from None
         return path
+
+
+def harness_typed(word: str | None, command: str, with_folder: str) -> Harness:
+    """Return the harness that the first word of a `command` names, the default one without a word. Raises Refusal
+    (misuse), for a folder with the beginning of the command line that takes one."""
+    if not word:
+        return DEFAULT_HARNESS
+    try:
+        return harness_named(word, command)
+    except Refusal as unknown:
+        if os.path.isdir(word):
+            fix = [f"{with_folder} {quoted(word)}"]
+            raise Refusal("misuse", f"{word} is a folder, not a harness", fix=fix) from None
+        unknown.fix = (*unknown.fix, f"{command} -- {quoted(word)}  # to run a command of that name")
+        raise
 
 
 def launch_of(

@@ -2,16 +2,14 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
-from itertools import chain
+from contextlib import closing
 
 from omac.adapters.files.state import StateDir
-from omac.adapters.files.upkeep import flaws_of, free_bytes_at, repair
+from omac.adapters.files.upkeep import flaws_of, repair
 from omac.adapters.settings.files import read_user, user_path
 from omac.domain.kernel.ids import HostId, RunId, key_of
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.doctor import Diagnosis
-from omac.domain.sandbox.own_files import Flaw, disk_short
+from omac.domain.sandbox.own_files import Flaw
 from omac.domain.settings.settings import resolve
 from omac.journal.file import require_regular, segment_refusal
 from omac.journal.segment import missing_segments
@@ -89,16 +87,6 @@ class OwnFiles:
     def repair(self, flaw: Flaw) -> bool:
         """Mend a flaw; whether that was done. Raises OSError."""
         return repair(self.state, flaw, self._unended)
-
-
-def short_disks(environment: Mapping[str, str]) -> tuple[Diagnosis, ...]:
-    """Return the findings about the disks of the state directory and of the journal that have little room, or none."""
-    state = StateDir.of(environment)
-    found: dict[tuple[Diagnosis, ...], None] = {}
-    for folder in dict.fromkeys((state.path, os.path.dirname(state.journal_in_use(environment)) or state.path)):
-        with suppress(OSError):
-            found[disk_short(folder, free_bytes_at(folder))] = None
-    return tuple(chain.from_iterable(found))
 
 
 def _refuse_to_mint() -> str:

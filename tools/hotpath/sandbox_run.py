@@ -147,6 +147,8 @@ def _refused(refusal: Refusal, typed: list[str]) -> int:
             at = typed.index("--") + 1 if "--" in typed else len(typed)
             is_long = len(" ".join(typed[at:])) > PROGRAM_SHOWN or "\n" in "".join(typed[at:])
             command = with_options([*typed[:at], "COMMAND"] if is_long else typed, options + remark)
+        elif command.startswith("--"):
+            command = f"{COMMAND} {command} -- make"
         _print_whole(f"  try: {command}")
     return refusal.exit_code
 

@@ -16,7 +16,7 @@ from omac.domain.sandbox.environment import (
     ORDINARY,
     PROXIES,
     filtered,
-    proxy_warnings,
+    warnings_of,
 )
 
 HOST = {
@@ -131,7 +131,7 @@ def test_proxies_pass_with_the_hosts_network_alone() -> None:
 def test_a_password_in_a_proxy_is_reported(environment: dict[str, str], count: int) -> None:
     """A proxy with a password passes, since there is no other way out. The user is warned, and the password is not
     repeated."""
-    warnings = proxy_warnings(filtered(environment))
+    warnings = warnings_of(filtered(environment), (), environment)
     assert len(warnings) == count
     assert "pass@" not in "".join(warnings)
 

@@ -693,6 +693,14 @@ def test_the_environment_is_built_from_nothing(mine: Box) -> None:
     assert {"WANTED=yes", "GIVEN=also", "OMAC_SANDBOX=1", f"HOME={mine.home}"} <= set(done.out.split("\n"))
 
 
+def test_a_variable_that_omac_sets_itself(mine: Box) -> None:
+    """A value that --env gives, and that omac replaces by its own, is reported; what passes is not."""
+    options = ("--env", "CARGO_HOME=/elsewhere", "--env", "TMPDIR", "--env", "HOME", "--env", "A=1")
+    done = mine.run("sh", "-c", 'echo "$CARGO_HOME" "$TMPDIR" "$A"', options=options, extra={"TMPDIR": "/var/tmp"})
+    assert (done.status, done.out.split()[1:]) == (0, ["/tmp", "1"])
+    assert re.findall("omac: --env ([A-Z_]+) has no effect: omac sets it", done.err) == ["CARGO_HOME", "TMPDIR"]
+
+
 def test_no_network_at_all(mine: Box) -> None:
     """A sandbox with --network none has only its own loopback; without the option it reaches the host's."""
     with subprocess.Popen(
