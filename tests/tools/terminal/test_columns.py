@@ -56,7 +56,7 @@ def test_a_line_is_folded_between_words() -> None:
     ],
 )
 def test_a_line_of_a_file_is_cut(text: str, width: int, expected: list[str]) -> None:
-    """All of a line is shown, none of it at the left edge but its own beginning, also where little room is."""
+    """A line is shown whole, and only its own beginning at the left edge, also where little room is."""
     assert cut(text, width, "+| ") == expected
 
 
