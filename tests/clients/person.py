@@ -75,4 +75,4 @@ def person(within: Sequence[str], environment: Mapping[str, str], folder: Path) 
 def too_wide(lines: Sequence[str]) -> list[str]:
     """Return the lines that are wider than the terminal, but for single words and commands, which are to be pasted."""
     wide = [line for line in lines if len(line) > COLUMNS]
-    return [line for line in wide if " " in line.strip() and not line.lstrip().startswith("try: ")]
+    return [line for line in wide if " " in line.strip().removeprefix("| ") and not line.lstrip().startswith("try: ")]

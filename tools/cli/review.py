@@ -24,7 +24,6 @@ from omac.tools.compose.approved_copies import FileEntry, FrozenFiles, LiveFiles
 from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import Registry, Standing, digest_now
 from omac.tools.compose.skill_files import DiskSkillFolders
-from omac.tools.terminal.columns import QUOTED
 from omac.tools.terminal.differences import text_of, unified
 from omac.tools.terminal.render import print_folded, print_line
 
@@ -124,22 +123,22 @@ def show_purpose(reviewed: Review, environment: Mapping[str, str]) -> None:
     """Print what it is for, what it runs and what it wants."""
     skill = reviewed.skill
     guide, sidecar = skill.guide, skill.sidecar
-    print_folded(f"{skill.name} in {skill.source}", 4, QUOTED)
+    print_folded(f"{skill.name} in {skill.source}", 4)
     description = (guide.description if guide else "") or (skill.meta.description if skill.meta else "")
     if description:
-        print_folded(f"  it says: {description}", 4, QUOTED)
+        print_folded(f"  it says: {description}", 4)
     if sidecar is None:
         print_line("  it has no sidecar: agents read its SKILL.md, and omac runs nothing of it")
         return
-    print_folded(f"  it runs as you: {shlex.join(sidecar.command)}", 4, QUOTED)
+    print_folded(f"  it runs as you: {shlex.join(sidecar.command)}", 4)
     if reviewed.approved is not None:
         show_interpreters(reviewed.approved)
     print_line(f"  agents call it by $OMAC_{sidecar.mount.upper().replace('-', '_')}_BASE")
     if script := install_script(skill, environment):
         says = f"  its install script is {script.path}, which omac does not run"
-        print_folded(f"{says}: read it, and run it before you approve the files", 4, QUOTED)
+        print_folded(f"{says}: read it, and run it before you approve the files", 4)
     for field in sidecar.fields:
-        print_folded(f"  {_wants(field, reviewed.given, environment)}", 4, QUOTED)
+        print_folded(f"  {_wants(field, reviewed.given, environment)}", 4)
     if variables := granted(sidecar):
         print_folded(f"  it may read these variables of yours: {', '.join(variables)}", 4)
 
@@ -149,7 +148,7 @@ def show_files(files: Mapping[str, FileEntry]) -> None:
     print_line(f"  {counted(len(files), 'file')}:")
     for relpath, entry in list(files.items())[:FILES_SHOWN]:
         suffix = f" -> {entry.target}" if entry.target is not None else " (executable)" if entry.executable else ""
-        print_folded(f"  {shown_size(entry.size):>9}  {relpath}{suffix}", 13, QUOTED)
+        print_folded(f"  {shown_size(entry.size):>9}  {relpath}{suffix}", 13)
     if len(files) > FILES_SHOWN:
         print_line(f"  {len(files) - FILES_SHOWN} more")
 

@@ -44,9 +44,9 @@ def elided_middle(text: str, width: int) -> str:
     return _beginning(text, room - room * 2 // 3) + ELLIPSIS + end
 
 
-def folded(text: str, width: int, hang: int, mark: str = "") -> list[str]:
-    """Return a line in lines of at most `width` columns, each but the first indented by `hang`, and with `mark` before
-    its words. QUOTED marks words that an agent may have chosen: without it they could pass for a line of omac's.
+def folded(text: str, width: int, hang: int) -> list[str]:
+    """Return a line in lines of at most `width` columns, each but the first indented by `hang`, and with QUOTED before
+    its words: an agent may have chosen them, as the name of a file, and they could pass for a line of omac's.
 
     It breaks between words only: a path or a command that is longer stays whole, so that it can be copied.
     """
@@ -56,8 +56,8 @@ def folded(text: str, width: int, hang: int, mark: str = "") -> list[str]:
     for word, blanks in _words(text):
         needs = columns(word)
         if lines[-1] and taken + blanks + needs > width:
-            lines.append(" " * hang + mark + word)
-            taken = hang + len(mark) + needs
+            lines.append(" " * hang + QUOTED + word)
+            taken = hang + len(QUOTED) + needs
         else:
             lines[-1] += " " * blanks + word
             taken += blanks + needs

@@ -19,7 +19,7 @@ from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.meta import Config, Secret
 from omac.domain.skills.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret, decoded
 from omac.tools.compose.processes import launcher_at
-from omac.tools.terminal.columns import QUOTED, folded
+from omac.tools.terminal.columns import folded
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import report, terminal_width
 
@@ -150,7 +150,7 @@ def _question(field: Secret | Config, kind: str, instead: str | None) -> str:
 def _lines(lines: Sequence[str]) -> str:
     """Lines as the terminal gets them, which fit it."""
     width = terminal_width()
-    shown = lines if width is None else [part for line in lines for part in folded(line, width, 2, QUOTED)]
+    shown = lines if width is None else [part for line in lines for part in folded(line, width, 2)]
     return "".join(f"{line}\n" for line in shown)
 
 

@@ -25,7 +25,7 @@ from omac.tools.terminal.timestamps import wall_clock, wall_clock_of
 
 AUDIT_FORM = "{position:>9}  {at:<19}  {outcome:<9}  {status:>6}  {bytes:>10}  {seconds:>9}  {method:<7}  {what}"
 NARROW_AUDIT_FORM = "{position:>8}  {at:<19}  {outcome:<9}  {status:>6}  {what}"
-NARROW_AUDIT_HANG = 9  # a digest of 71 columns fits behind it
+NARROW_AUDIT_HANG = 7  # a digest of 71 columns fits behind it, and behind a mark
 AUDIT_WIDE = 120  # columns in which the whole form fits
 CLEAR = "\x1b[H\x1b[2J"  # a terminal
 VALUE_MAX = 72  # characters of a field shown in a timeline
@@ -251,10 +251,10 @@ def show_columns(rows: Sequence[Sequence[str]]) -> None:
         print_line("  ".join(padded(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def print_folded(text: str, hang: int = 2, mark: str = "") -> None:
-    """Print a line, on a terminal that is narrower in several, which are indented by `hang`, and begin with `mark`."""
+def print_folded(text: str, hang: int = 2) -> None:
+    """Print a line, on a terminal that is narrower in several, which are indented by `hang`, and marked."""
     width = terminal_width()
-    for line in [text] if width is None else folded(printable(text), width, hang, mark):
+    for line in [text] if width is None else folded(printable(text), width, hang):
         print_line(line)
 
 

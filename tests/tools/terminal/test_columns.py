@@ -39,9 +39,9 @@ def test_a_middle_is_left_out(text: str, width: int, expected: str) -> None:
 def test_a_line_is_folded_between_words() -> None:
     """Further lines are indented. A word longer than the terminal stays whole, and the beginning keeps its blanks."""
     assert folded("short", 80, 4) == ["short"]
-    assert folded("  one two three", 10, 4) == ["  one two", "    three"]
-    assert folded("in /a/path/that/is/long ok", 12, 2) == ["in", "  /a/path/that/is/long", "  ok"]
-    assert folded("\uff21\uff22\uff23  used", 9, 2) == ["\uff21\uff22\uff23", "  used"]
+    assert folded("  one two three", 10, 4) == ["  one two", "    | three"]
+    assert folded("in /a/path/that/is/long ok", 12, 2) == ["in", "  | /a/path/that/is/long", "  | ok"]
+    assert folded("\uff21\uff22\uff23  used", 9, 2) == ["\uff21\uff22\uff23", "  | used"]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_line_is_folded_between_words() -> None:
     ],
 )
 def test_a_line_of_a_file_is_cut(text: str, width: int, expected: list[str]) -> None:
-    """A line is shown whole, nothing of it at the left edge but its own beginning, also where little room is."""
+    """A line is shown whole, and only its own beginning at the left edge, also where little room is."""
     assert cut(text, width, "+| ") == expected
 
 
