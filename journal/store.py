@@ -26,7 +26,9 @@ TABLES = frozenset({
 })  # fmt: skip
 WAL_RETRY_S = 0.005
 PAGE_BYTES = 4_096  # of SQLite, by default
-WAL_PAGES = 16_384  # 64 MiB before a commit has to checkpoint; the writer does it earlier when idle
+# 4 MiB before a commit has to checkpoint; the writer does it earlier when idle. The flush of a log that grows stores
+# where its new blocks are, too, which takes twice the time of one that is written over.
+WAL_PAGES = 1_024
 WAL_PAGES_MIN = 256
 WAL_SHARE = 16  # of a disk, one part for the log: a log that fills a disk could not be moved to the journal any more
 

@@ -101,6 +101,14 @@ def test_a_commit_is_a_flush(path: Path) -> None:
     assert pragmas == {"journal_mode": "wal", "synchronous": 2}
 
 
+def test_a_log_under_constant_load_is_written_over_again(path: Path) -> None:
+    """A log that grows makes each flush dearer: it gets 4 MiB, and what one commit brings."""
+    with contextlib.closing(journal_at(path)) as journal:
+        fill(journal, *("x" * 100_000 for _ in range(60)))
+        assert 4 << 20 <= os.path.getsize(f"{path}-wal") <= 5 << 20
+        assert journal.store.head() == 60
+
+
 def test_opening_again_keeps_the_name(path: Path) -> None:
     """A journal is named once; opening it does not rename it."""
     open_for_writing(str(path), "first").close()
