@@ -3,7 +3,8 @@
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,24 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
     opened.close()
 
 
-def store_of(path: Path, form: str = "1") -> SnapshotStore:
-    return SnapshotStore(Reader(str(path)), str(path.parent / "snapshots"), form)
+StoreOf = Callable[..., SnapshotStore]
 
 
-def test_the_newest_at_or_before_a_position(tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def store_of() -> Iterator[StoreOf]:
+    """Return what makes a store of a journal's snapshots; the readers are closed at the end."""
+    with ExitStack() as readers:
+
+        def opened(path: Path, form: str = "1") -> SnapshotStore:
+            reader = readers.enter_context(closing(Reader(str(path))))
+            return SnapshotStore(reader, str(path.parent / "snapshots"), form)
+
+        yield opened
+
+
+def test_the_newest_at_or_before_a_position(
+    store_of: StoreOf, tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The store yields the snapshots at or before a position, the newest first; none before the first."""
     monkeypatch.setattr(snapshot_store, "APART", 10)
     store = store_of(tmp_path / "journal.db")
@@ -38,7 +52,7 @@ def test_the_newest_at_or_before_a_position(tmp_path: Path, journal: Journal, mo
     assert list(store.newest(9)) == []
 
 
-def test_few_are_kept(tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_are_kept(store_of: StoreOf, tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots close to each other are dropped but for the newest; the kept ones are their owner's alone."""
     monkeypatch.setattr(snapshot_store, "APART", 10)
     store = store_of(tmp_path / "journal.db")
@@ -49,18 +63,18 @@ def test_few_are_kept(tmp_path: Path, journal: Journal, monkeypatch: pytest.Monk
     assert (tmp_path / "snapshots").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_snapshot_of_another_form_or_journal_is_ignored(tmp_path: Path, journal: Journal) -> None:
+def test_a_snapshot_of_another_form_or_journal_is_ignored(store_of: StoreOf, tmp_path: Path, journal: Journal) -> None:
     """A snapshot of another form or journal is ignored: another omac folds otherwise, and another journal differs."""
     path = tmp_path / "journal.db"
     store_of(path).write(20, b"x")
     assert list(store_of(path, form="2").newest(40)) == []
     foreign = journal_at(tmp_path / "other.db")
     commit_now(foreign, [called(str(number)) for number in range(40)])
-    assert list(SnapshotStore(Reader(str(tmp_path / "other.db")), str(tmp_path / "snapshots"), "1").newest(40)) == []
+    assert list(store_of(tmp_path / "other.db").newest(40)) == []
     foreign.close()
 
 
-def test_a_journal_that_went_on_otherwise(tmp_path: Path, journal: Journal) -> None:
+def test_a_journal_that_went_on_otherwise(store_of: StoreOf, tmp_path: Path, journal: Journal) -> None:
     """A restored copy with other records since ignores the snapshot of the lost ones, and uses the one before."""
     path = tmp_path / "journal.db"
     journal.store.checkpoint()
@@ -70,12 +84,12 @@ def test_a_journal_that_went_on_otherwise(tmp_path: Path, journal: Journal) -> N
     store_of(path).write(40, b"before")
     again = journal_at(tmp_path / "copy.db")
     commit_now(again, [called("else")])
-    snapshots = SnapshotStore(Reader(str(tmp_path / "copy.db")), str(tmp_path / "snapshots"), "1").newest(41)
+    snapshots = store_of(tmp_path / "copy.db").newest(41)
     assert list(snapshots) == [(40, b"before")]
     again.close()
 
 
-def test_a_repair_ends_them(tmp_path: Path, journal: Journal) -> None:
+def test_a_repair_ends_them(store_of: StoreOf, tmp_path: Path, journal: Journal) -> None:
     """A repair of a record invalidates the snapshots that folded it."""
     path = tmp_path / "journal.db"
     store_of(path).write(20, b"x")
@@ -85,7 +99,7 @@ def test_a_repair_ends_them(tmp_path: Path, journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "edited", "link", "folder", "fifo", "hole"])
-def test_damage_is_nothing(tmp_path: Path, journal: Journal, damage: str) -> None:
+def test_damage_is_nothing(store_of: StoreOf, tmp_path: Path, journal: Journal, damage: str) -> None:
     """A damaged snapshot, or anything else in its place, is skipped for the one before, without waiting."""
     store = store_of(tmp_path / "journal.db")
     snapshot_store_path = tmp_path / "snapshots" / f"{30:020}"
@@ -114,7 +128,7 @@ def test_damage_is_nothing(tmp_path: Path, journal: Journal, damage: str) -> Non
     assert list(store.newest(40)) == [(20, b"good")]
 
 
-def test_a_snapshot_that_cannot_be_written(tmp_path: Path, journal: Journal) -> None:
+def test_a_snapshot_that_cannot_be_written(store_of: StoreOf, tmp_path: Path, journal: Journal) -> None:
     """A snapshot that cannot be written is left out, and no part of it remains."""
     store = store_of(tmp_path / "journal.db")
     (tmp_path / "snapshots").write_text("in the way")
