@@ -166,7 +166,8 @@ from omac.domain.kernel.refusal import Refusal
 from omac.journal import store
 from omac.journal.opening import open_journal
 path = sys.argv[1]
-store.WAL_SHARE = int(sys.argv[2]) or store.WAL_SHARE
+if sys.argv[2:]:
+    store.WAL_SHARE, store.WAL_PAGES = 1, 16_384  # as of an earlier omac
 journal = open_journal(path, "r", time.time_ns)
 refused = AccessRefused(None, None, "/" + "x" * 3_000, None, "GET", "", 404, "unknown-mount")
 largest = 0
@@ -181,13 +182,13 @@ os._exit(9)  # killed: the log stays
 DISK_BYTES = 12_000_000
 
 
-def on_a_disk_of_its_own(omac: Omac, share: int, then: str = "") -> tuple[int, int, str]:
+def on_a_disk_of_its_own(omac: Omac, *earlier: str, then: str = "") -> tuple[int, int, str]:
     """Fill a small disk with a journal, without a pause, and run a shell script there; return the size of its log, at
-    the most, its own size, and the rest that was printed. The log may take one of `share` parts of the disk."""
+    the most, its own size, and the rest that was printed. An `earlier` omac let the log take all of the disk."""
     disk = omac.folder / "disk"
     disk.mkdir()
     root = Path(__file__).parents[2]
-    filling = shlex.join([sys.executable, "-c", FILL, f"{disk}/journal.db", str(share)])
+    filling = shlex.join([sys.executable, "-c", FILL, f"{disk}/journal.db", *earlier])
     omac.environment |= {"PYTHONPATH": f"{root / 'src'}:{root / 'tests'}", "OMAC_JOURNAL": f"{disk}/journal.db"}
     command = [*bwrap_disk(disk, DISK_BYTES), "sh", "-c", f"{filling}; {then}"]
     done = subprocess.run(command, env=omac.environment, capture_output=True, text=True, cwd=omac.folder, timeout=60)
@@ -198,7 +199,7 @@ def on_a_disk_of_its_own(omac: Omac, share: int, then: str = "") -> tuple[int, i
 
 def test_the_log_of_a_journal_on_a_small_disk(omac: Omac) -> None:
     """The log takes a small part of a small disk while appends never pause, so that events can fill the rest."""
-    log, size, _ = on_a_disk_of_its_own(omac, 0)
+    log, size, _ = on_a_disk_of_its_own(omac)
     assert log < DISK_BYTES / 8
     assert size > DISK_BYTES * 0.8
 
@@ -218,7 +219,7 @@ omac key rotate && omac audit verify
 def test_a_disk_that_is_full_of_the_log(omac: Omac) -> None:
     """A journal whose log fills its disk, which an earlier omac may have left, is refused with the commands that
     bring it back to work."""
-    log, _, said = on_a_disk_of_its_own(omac, 1, BACK_TO_WORK.replace("OMAC", shlex.join(COMMAND)))
+    log, _, said = on_a_disk_of_its_own(omac, "earlier", then=BACK_TO_WORK.replace("OMAC", shlex.join(COMMAND)))
     assert log > DISK_BYTES / 2
     assert "MiB of it are its write-ahead log, which a copy does not need\n" in said
     assert "events verified" in said, said
