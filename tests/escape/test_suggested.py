@@ -42,7 +42,9 @@ def offered(done: Done) -> list[str]:
     """Return the commands in omac's output."""
     lines = done.err.splitlines()
     tried = [line.partition("try: ")[2] for line in lines if line.startswith("  try: ")]
-    return tried + [f"omac {line.rpartition(' omac ')[2]}" for line in lines if " omac " in line]
+    tried += [f"omac {line.rpartition(' omac ')[2]}" for line in lines if " omac " in line]
+    options = [line.partition("For git: ")[2].removesuffix(", or start there") for line in lines if "For git: " in line]
+    return tried + [f"omac sandbox run {option} -- true" for option in options]
 
 
 @pytest.mark.parametrize("name", PLANTS)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import trio
 
+from omac.domain.harness.names import EXAMPLE
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
 from omac.services.directories.manifest import Manifest
@@ -72,7 +73,7 @@ def run(request: StartRequest, environment: Mapping[str, str], waiting: WaitingS
 def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptions:
     """Return the checked options of the request. Raises Refusal: misuse, prerequisite-missing, directory-missing,
     not-a-directory."""
-    harness = harness_typed(request.harness, "omac start", "omac start claude --workdir")
+    harness = harness_typed(request.harness, "omac start", f"omac start {EXAMPLE} --workdir")
     agent = harness if request.harness or request.words is None else None
     workdir = directory(request.workdir, "--workdir") if request.workdir else project_around(environment)
     launch = launch_of(
