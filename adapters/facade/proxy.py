@@ -145,8 +145,8 @@ class Exchange:
         whose, fix = self._route.limit("idle_s", silent_s)
         waiting = self.progress.status == "waiting"
         happened = "the skill did not begin its answer" if waiting else "the client and the skill exchanged no data"
-        look = [self._route.logs_command, self._route.restart_command]
-        return Refusal("timeout", f"{happened} within {silent_s:g} s, {whose}", fix=[fix, *look])
+        fixes = [fix, *self._route.commands_if_hung]
+        return Refusal("timeout", f"{happened} within {silent_s:g} s, {whose}", fix=fixes)
 
     def _leave(self, upstream: Wire) -> None:
         """Keep the connection to the skill for another request where that can be, else close it."""
@@ -207,7 +207,7 @@ class Exchange:
                 connected = sock.getsockname() != sock.getpeername()
             if waited.cancelled_caught:
                 message = "the skill did not accept a connection in time"
-                refusal = Refusal("timeout", message, fix=[self._route.logs_command, self._route.restart_command])
+                refusal = Refusal("timeout", message, fix=self._route.commands_if_hung)
         except OSError:
             refusal = _down("the skill does not accept connections")
         finally:

@@ -1,4 +1,4 @@
-"""Folders of omac's own that may be missing: made, for nobody else, or the part that exists, to be shown."""
+"""Paths that may be missing: folders of omac's own are made, for nobody else; of any, the part that exists is shown."""
 
 import os
 

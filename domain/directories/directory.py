@@ -155,8 +155,8 @@ class EndSession(msgspec.Struct, frozen=True):
 
 
 class RequestReload(msgspec.Struct, frozen=True):
-    """Command: look at its skills again, and replace the sidecars of `restarts`. `path` names the directory to whoever
-    asks for one that never was online."""
+    """Command: look at its skills again, and replace the sidecars of `restarts`. `path` is for the refusal of one that
+    never was online."""
 
     path: str = ""
     restarts: tuple[str, ...] = ()

@@ -61,9 +61,9 @@ class ResolvedRoute(msgspec.Struct, frozen=True):
         return logs_command(self.skill, "" if self.mount.startswith(SHARED) else self.dir)
 
     @property
-    def restart_command(self) -> str:
-        """The command that replaces the sidecar."""
-        return restart_command(self.skill, "" if self.mount.startswith(SHARED) else self.dir)
+    def commands_if_hung(self) -> tuple[str, str]:
+        """The commands for a sidecar that may hang: what it printed, and another in its place."""
+        return self.logs_command, restart_command(self.skill, "" if self.mount.startswith(SHARED) else self.dir)
 
     @property
     def _where(self) -> str:

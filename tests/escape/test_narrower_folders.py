@@ -2,7 +2,8 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,18 @@ def repository(world: Box, root: Path, *, git: str = ".git") -> Path:
     done = world.host("sh", "-c", script.format(git), cwd=root)
     assert done.status == 0, done.err
     return root
+
+
+@contextmanager
+def ready(world: Box, line: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """Launch a program that prints "ready" and then reads its input; yield it when it has printed that."""
+    with subprocess.Popen(
+        line, cwd=world.workdir, env=world.environment, text=True, user=world.uid or None, group=world.uid or None,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as held:  # fmt: skip
+        assert held.stdout is not None
+        assert held.stdout.readline() == "ready\n"
+        yield held
 
 
 @pytest.mark.parametrize("git", [".git", "bare.git"])
@@ -173,13 +186,7 @@ def test_what_a_person_does_in_a_narrowed_folder_meanwhile(world: Box) -> None:
         "-c",
         "echo ready; cat; touch .envrc; exit 3",
     )
-    with subprocess.Popen(
-        line, cwd=world.workdir, env=world.environment, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        user=world.uid or None, group=world.uid or None,
-    ) as held:  # fmt: skip
-        assert held.stdout is not None
-        assert held.stdout.readline() == "ready\n"
+    with ready(world, line) as held:
         repository(world, new)
         for root in (world.home / ".claude/plugins/marketplaces/old", world.workdir / "vendor/lib", new):
             assert world.host("git", "config", "core.pager", "less", cwd=root).status == 0
@@ -194,12 +201,7 @@ def test_launches_that_overlap_and_narrow_differently(world: Box) -> None:
     """The end of a launch that could not write in a folder inspects what another one left there meanwhile."""
     root = repository(world, world.workdir / "vendor/lib")
     line = world.omac("sandbox", "run", "--deny", str(root.parent), "--", "sh", "-c", "echo ready; cat")
-    with subprocess.Popen(
-        line, cwd=world.workdir, env=world.environment, text=True, user=world.uid or None, group=world.uid or None,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as held:  # fmt: skip
-        assert held.stdout is not None
-        assert held.stdout.readline() == "ready\n"
+    with ready(world, line) as held:
         left = "ln -s x vendor/lib/.git/y; git init -q new; ln -s x new/.git/z"
         done = world.run("sh", "-c", f"git -C vendor/lib config core.pager evil; {left}")
         assert "another launch still runs there" in done.err
@@ -218,12 +220,7 @@ def test_a_narrowed_folder_that_the_host_replaces_meanwhile(world: Box, option: 
     hook = "mkdir -p .git/hooks; cp /bin/true .git/hooks/post-checkout"
     script = f"echo ready; cat; echo 1 > package.json; cd vendor && git init -q lib && cd lib && {hook}"
     line = world.omac("sandbox", "run", "--workdir", str(world.workdir), *options, "--", "sh", "-c", script)
-    with subprocess.Popen(
-        line, cwd=world.workdir, env=world.environment, text=True, user=world.uid or None, group=world.uid or None,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as held:  # fmt: skip
-        assert held.stdout is not None
-        assert held.stdout.readline() == "ready\n"
+    with ready(world, line) as held:
         shutil.rmtree(vendor)
         world.give(vendor / "README")
         file.unlink()
@@ -243,12 +240,7 @@ def test_an_agents_settings_that_the_host_replaces_meanwhile(world: Box) -> None
         "sandbox", "run", "--workdir", str(world.workdir), "--harness", "claude", "--", "sh", "-c", script
     )
     for content in ("{}", "1\n"):
-        with subprocess.Popen(
-            line, cwd=world.workdir, env=world.environment, text=True, user=world.uid or None, group=world.uid or None,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        ) as held:  # fmt: skip
-            assert held.stdout is not None
-            assert held.stdout.readline() == "ready\n"
+        with ready(world, line) as held:
             if content != "{}":
                 settings.rename(settings.with_name("old"))
                 world.give(settings, "{}")
