@@ -136,6 +136,7 @@ async def serve_heads(
                 kept = True
                 break
             wait_s, begun = limits.idle_timeout_s, None
+            await trio.lowlevel.checkpoint()  # the next may be ahead, and the answer have gone without a wait
     except ClientGone:
         pass  # the caller of `serve` has accounted for what the client had asked
     finally:

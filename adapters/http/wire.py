@@ -126,12 +126,18 @@ class Wire:
 
         The system reports room for more long after the peer has begun to read, so that its queue is checked: the more
         often, the sooner the caller's deadline ends this.
+
+        No checkpoint where the system takes all of it at once: a pass of the loop for each piece of a large body costs
+        a third of the time that its bytes take.
         """
         view = memoryview(data)
         sent = min(self.gone_ahead, len(data))
         self.gone_ahead -= sent
-        stalled_at = trio.current_time() + stall_s
         try:
+            sent += self._send_at_once(view[sent:])
+            if sent == len(data):
+                return
+            stalled_at = trio.current_time() + stall_s
             queued = self._queued()
             while True:
                 now = trio.current_time()
@@ -149,6 +155,16 @@ class Wire:
                     raise trio.TooSlowError
         except OSError as error:
             raise self._gone("the connection was lost") from error
+
+    def _send_at_once(self, view: memoryview) -> int:
+        """Return how many bytes the system takes without waiting: none where the caller was cancelled. Raises
+        OSError."""
+        if trio.current_effective_deadline() == -math.inf:
+            return 0
+        try:
+            return self.socket.send(view)
+        except BlockingIOError:
+            return 0
 
     def _queued(self) -> int:
         """Return the number of sent bytes that the peer's side has not taken yet (SIOCOUTQ of tcp(7) and unix(7)).
