@@ -19,6 +19,7 @@ def no_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:1/")
 
 
+@pytest.mark.full
 def test_the_reason_is_said() -> None:
     """The reason names the exact package and has npm's message; the cache holds no part of the package."""
     with pytest.raises(NotInstalled, match=r"omac-has-no-such-client@1\.2\.3 cannot be installed: .*ECONNREFUSED"):

@@ -36,6 +36,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[Box]:
         yield made
 
 
+@pytest.mark.full
 def test_a_home_is_shown_without_dots(world: Box) -> None:
     """Credentials in the home, at known paths or others, cannot be read; ordinary files and named paths can."""
     for path in (*PLACES, "notes/plain", "notes/.hidden"):

@@ -162,6 +162,7 @@ def test_two_at_once_are_told_nothing(ground: Ground) -> None:
     assert not ground.set_aside()
 
 
+@pytest.mark.full
 def test_a_worktree_and_its_clone_at_once_are_told_nothing(ground: Ground) -> None:
     """The twin: a launch in a linked worktree, during which one in the clone begins and ends, leaves the settings of
     the repository and of its submodule as they were; nothing is reported or set aside."""
@@ -187,6 +188,7 @@ def test_a_worktree_and_its_clone_at_once_are_told_nothing(ground: Ground) -> No
 WHEN = ("while the program runs", "while omac looks")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("when", WHEN)
 def test_killed(ground: Ground, when: str) -> None:
     """The next launch first inspects the files that a killed launch left."""
@@ -215,6 +217,7 @@ def killed_and_then(ground: Ground, when: str, *words: str) -> None:
     assert ground.outside() == before
 
 
+@pytest.mark.full
 def test_killed_with_a_decent_repository(ground: Ground) -> None:
     """The twin: a harmless repository of a killed launch is still there after the next launch."""
     ground.renew("plain")
@@ -243,6 +246,7 @@ touch done
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("interrupted", some([True, False], of=2))
 def test_many_repositories_with_long_settings(ground: Ground, interrupted: bool) -> None:
     """An inspection of many repositories ends in time; if interrupted, it reports that a part was not inspected. Either
@@ -305,6 +309,7 @@ def test_deeper_than_is_looked(ground: Ground) -> None:
     assert (ground.project / "aaa" / ".git" / "HEAD").exists()
 
 
+@pytest.mark.full
 def test_set_aside_is_of_no_use(ground: Ground) -> None:
     """Files that were set aside cannot be run, and git takes none for a repository, even through a pointer to it. Other
     users see none."""
@@ -347,6 +352,7 @@ def test_while_the_program_runs(ground: Ground, deed: str) -> None:
         process.communicate(timeout=WITHIN_S)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("instances", "is_watched"), [(1, True), (0, False)])
 def test_a_program_takes_all_watches(ground: Ground, instances: int, is_watched: bool) -> None:
     """A program that takes all of the kernel's watches for folders does so after omac. If omac gets none, because they

@@ -151,6 +151,7 @@ OBEYED = """
 OTHERS = "README.md src/main.py docs/index.md package-lock.json .gitignore .editorconfig .env.example vscode/tasks.json"
 
 
+@pytest.mark.full
 def test_files_that_programs_obey(ground: Ground) -> None:
     """New files that programs obey are reported, on stderr or in the file of all findings; ordinary files are not."""
     ground.renew("plain")
@@ -222,6 +223,7 @@ def test_a_link_of_a_virtual_environment(ground: Ground) -> None:
     assert "/.venv/lib64: is a link" in findings(ground, f"echo x > {packages}/../x.py")
 
 
+@pytest.mark.full
 def test_links_to_much_cost_little(ground: Ground) -> None:
     """Links in circles, to a device, out of the project and to more than omac reads cost little of the processor."""
     ground.renew("plain")
@@ -268,6 +270,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.full
 def test_settings_of_the_project_widen_nothing(own_ground: Ground) -> None:
     """Settings that an agent writes to .omac/settings.toml do not widen the next launch's policy."""
     own_ground.renew("plain")

@@ -125,6 +125,7 @@ def test_modules_left_during_a_launch_are_not_imported(world: Box) -> None:
     assert "kept" in host(world, "git branch").out
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("tree", some(["linked", "plain"], of=2))
 def test_everything_is_loaded_before_the_program_begins(world: Box, tree: str) -> None:
     """omac imports nothing once the program runs, even if the program can write omac's own folder, a checkout that the
@@ -222,6 +223,7 @@ def test_no_folder_is_named_where_none_can_be_written(world: Box) -> None:
     assert done == Done(0, "", "")
 
 
+@pytest.mark.full
 def test_a_server_has_loaded_everything_when_its_agent_begins(omac: Omac) -> None:
     """`omac start` imports nothing once its agent runs, even after a crash, a reload or errors that the agent causes.
     The agent could write such imports, as the interpreter is in the project."""
@@ -297,6 +299,7 @@ touch done
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("again", some(["a crash", "a new activation"], of=2))
 def test_a_sidecar_is_not_started_by_the_projects_interpreter(omac: Omac, again: str) -> None:
     """An agent replaces the interpreter of the project's active virtual environment and has the sidecar start again:
@@ -352,6 +355,7 @@ def test_a_skill_cannot_choose_where_its_interpreter_is(omac: Omac, way: str) ->
     assert omac.run(*words).status == 0
 
 
+@pytest.mark.full
 def test_an_interpreter_that_changed_needs_attention(omac: Omac) -> None:
     """A user's own interpreter on PATH is approved with a skill and runs. When it is replaced, the skill reports that
     and the command to type; approved again, it runs."""
@@ -383,6 +387,7 @@ def test_an_interpreter_that_changed_needs_attention(omac: Omac) -> None:
     assert (omac.folder / "MARK").exists(), "it runs, now that a person approved it"
 
 
+@pytest.mark.full
 def test_bubblewrap_of_the_project_does_not_begin_a_sidecar(omac: Omac) -> None:
     """A server makes a sidecar's namespace by the system's bwrap, not by a bwrap of the project, first on PATH."""
     project = omac.project("p")

@@ -165,6 +165,7 @@ def host_with(path: str, golden: Path, folder: Path) -> Iterator[Omac]:
         yield omac
 
 
+@pytest.mark.full
 def test_a_day_with_it(host: Omac) -> None:
     """Today's omac goes on with a golden journal: approvals, audit, a start, and a verification with late proofs."""
     is_late = has_no_leaves(str(host.state / "journal.db"))

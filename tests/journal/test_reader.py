@@ -125,6 +125,7 @@ APPENDED = """
 """
 
 
+@pytest.mark.full
 def test_appending_needs_no_tables(path: Path) -> None:
     """An append loads the description of the tables only to make them; loading it takes a quarter of a start."""
     assert [run_python(APPENDED, str(path)).stdout for _ in range(2)] == ["True\n", "False\n"]

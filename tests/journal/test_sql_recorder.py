@@ -115,6 +115,7 @@ UNTIL_KILLED = """
 """
 
 
+@pytest.mark.full
 def test_reported_records_survive_a_kill(path: Path) -> None:
     """A process killed at any moment leaves every record that it reported, whole, and the journal goes on."""
     for _ in range(3):

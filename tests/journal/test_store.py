@@ -118,6 +118,7 @@ def test_opening_again_keeps_the_name(path: Path) -> None:
     reading.close()
 
 
+@pytest.mark.full
 def test_many_processes_create_it_at_once(path: Path) -> None:
     """Processes that find no journal at the same moment end up with one, and none of them fails."""
     with multiprocessing.get_context("spawn").Pool(4) as pool:
@@ -491,6 +492,7 @@ def _open_at_once(path: str, barrier: threading.Barrier, results: "multiprocessi
         results.put(repr(error))
 
 
+@pytest.mark.full
 def test_many_create_it_at_the_same_moment(tmp_path: Path) -> None:
     """Processes that create one journal at one moment, as agents on a new machine may, are never refused."""
     fork = multiprocessing.get_context("fork")

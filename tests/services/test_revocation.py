@@ -76,6 +76,7 @@ async def test_a_stop_names_what_was_revoked(serving: Serving, skill: MakeSkill)
     assert stops == ["its code is no longer approved"]
 
 
+@pytest.mark.full
 async def test_a_deactivated_directory_leads_nowhere_while_the_journal_is_away(
     serving: Serving, skill: MakeSkill, kinds: Kinds
 ) -> None:
@@ -185,6 +186,7 @@ async def test_an_admission_does_not_wait_for_a_stalled_journal(
         assert not omac.engine.system.accesses.open
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("reason", some(["journal-newer", "journal-damaged", "journal-in-use"], of=3))
 async def test_a_deactivation_holds_although_it_cannot_be_recorded(
     serving: Serving, skill: MakeSkill, reason: Any

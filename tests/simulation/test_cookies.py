@@ -51,6 +51,7 @@ def server(omac: Omac) -> Serving:
     return omac.serve()
 
 
+@pytest.mark.full
 def test_each_skill_has_its_own_cookies(omac: Omac, server: Serving, tmp_path: Path) -> None:
     """A skill sets and gets its own cookies, not those of a neighbour, nor of its namesake in another project."""
     skills = {

@@ -79,6 +79,7 @@ def test_idle_connections_block_no_caller(scene: Scene, listener: str) -> None:
     assert scene.server.said() == ""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("listener", ["control", "facade"])
 def test_half_heads_block_no_caller(scene: Scene, listener: str) -> None:
     """Connections with heads that never end keep no caller out either, on all listeners."""
@@ -123,6 +124,7 @@ def test_empty_lines_hold_up_no_caller(scene: Scene) -> None:
     scene.works()
 
 
+@pytest.mark.full
 def test_callers_with_a_token_leave_the_reserve(scene: Scene) -> None:
     """A call under way takes a third descriptor where its caller has sent all that omac reads ahead, or has finished
     sending. As many such calls as there can be leave the reserve to sidecars and journal."""
@@ -187,6 +189,7 @@ def test_a_polite_caller_holds_nothing(scene: Scene) -> None:
     eventually(lambda: scene.server.descriptors() <= before + 2, 3.0, f"at most {before + 2} descriptors")
 
 
+@pytest.mark.full
 def test_without_a_descriptor_omac_keeps_trying(scene: Scene) -> None:
     """A server without any descriptor for two seconds, while a sidecar ends, reports that in a few lines and goes on.
     Afterwards it answers and the sidecar is back."""

@@ -11,6 +11,7 @@ CALLERS = 200
 DIRECTORIES = 50
 
 
+@pytest.mark.full
 async def test_two_hundred_callers_share_one_activation() -> None:
     """Concurrent activations of one directory, 200 of them, make one in the journal, and all get the same token."""
     answers = []

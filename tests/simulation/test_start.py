@@ -72,6 +72,7 @@ def rows(omac: Omac) -> list[dict[str, Any]]:
     return [json.loads(line) for line in omac.ok("audit", "--json").splitlines()]
 
 
+@pytest.mark.full
 def test_an_agent_at_work_in_a_linked_worktree(omac: Omac) -> None:
     """An agent in a sandbox calls the skill under its flat name, by TCP and by the socket. Its commit is in the
     repository, its planted hook is not, and its exit status arrives. The audit has the accesses and the launch. Outside
@@ -156,6 +157,7 @@ def test_what_is_killed_alone_is_on_record_at_once(omac: Omac) -> None:
     assert json.loads(omac.ok("status", "--json"))["sandboxes"] == []
 
 
+@pytest.mark.full
 def test_an_order_to_end_is_obeyed_in_the_sandbox(omac: Omac) -> None:
     """A SIGTERM reaches the command inside, whose status becomes omac's; a second one kills a command that goes on."""
     run = omac.start("start", "--", "sh", "-c", "trap 'echo told; exit 41' TERM; echo up; while :; do sleep 0.05; done")

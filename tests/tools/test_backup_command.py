@@ -73,6 +73,7 @@ def test_a_folder_of_segments_that_cannot_be_moved(omac: Omac, tmp_path: Path) -
     assert position(omac) < before
 
 
+@pytest.mark.full
 @needs_bubblewrap
 def test_a_state_that_cannot_be_written(omac: Omac, tmp_path: Path) -> None:
     """A state on read-only media is verified and proven like any other, and its key is there and cannot be changed."""
@@ -140,6 +141,7 @@ def test_an_old_copy_put_back_by_hand(omac: Omac, tmp_path: Path) -> None:
         assert "older copy" in done.err
 
 
+@pytest.mark.full
 def test_a_plain_copy_beside_an_idle_server(omac: Omac, tmp_path: Path) -> None:
     """The journal's file alone holds all events shortly after the last one."""
     project = omac.project("shop", "echo")

@@ -118,6 +118,7 @@ def test_a_refused_command_leaves_nothing(omac: Omac) -> None:
 # Skills
 
 
+@pytest.mark.full
 def test_a_malformed_skill_is_broken_and_its_neighbour_ready(house: Omac, server: Serving, good: str) -> None:
     """A skill with a malformed omac.yaml is broken, its detail names the file, and the skill beside it comes online."""
     project = house.project("malformed", "echo")
@@ -327,6 +328,7 @@ def test_names_with_control_characters_are_shown_and_not_obeyed(house: Omac, ser
 # The journal
 
 
+@pytest.mark.full
 def test_a_journal_that_cannot_be_written(omac: Omac) -> None:
     """On a read-only file system, commands that read work, and commands that write are refused with exit code 5."""
     omac.serve().end()
@@ -467,6 +469,7 @@ def test_other_loopback_addresses_are_told_as_they_are(omac: Omac) -> None:
     assert curl("-g", f"{server.skill(project)['base']}/status").status == 200
 
 
+@pytest.mark.full
 def test_a_second_server_on_the_same_journal(omac: Omac) -> None:
     """A second server exits with 5 and names the pid of the first, which goes on until the printed command stops it."""
     first = omac.serve()

@@ -52,6 +52,7 @@ def reaches(url: str) -> bool:
     return curl(url).headers.get("server") == "omac-echo"
 
 
+@pytest.mark.full
 def test_each_call_is_recorded_once_with_its_outcome(omac: Omac) -> None:
     """A buffered server records each call with its outcome, like a strict one; the status reports which one it is."""
     project = omac.project("shop", "echo")
@@ -67,6 +68,7 @@ def test_each_call_is_recorded_once_with_its_outcome(omac: Omac) -> None:
     assert run["audit"] == "buffered"
 
 
+@pytest.mark.full
 def test_calls_wait_once_they_are_too_far_ahead(omac: Omac) -> None:
     """Calls are answered for a second while the journal is locked, and then wait as in a strict server."""
     project = omac.project("shop", "echo")
@@ -95,6 +97,7 @@ def test_calls_wait_once_they_are_too_far_ahead(omac: Omac) -> None:
     assert reaches(f"{base}/after")
 
 
+@pytest.mark.full
 def test_what_is_recorded_is_what_the_caller_got(omac: Omac) -> None:
     """The record of a call has the answer that the caller got, even if the route ended before the call was recorded."""
     project = omac.project("shop", "echo")
@@ -114,6 +117,7 @@ def test_what_is_recorded_is_what_the_caller_got(omac: Omac) -> None:
     assert (row["outcome"], row["status"], row["bytes"] > 0) == ("completed", 200, True)
 
 
+@pytest.mark.full
 def test_a_journal_that_refuses_makes_calls_wait(omac: Omac) -> None:
     """A server reports calls that went ahead of a failed record, and then refuses calls until the journal is back."""
     project = omac.project("shop", "echo")
@@ -144,6 +148,7 @@ def answered(sock: socket.socket) -> bytes:
     return data
 
 
+@pytest.mark.full
 def test_the_limits_of_calls_hold(omac: Omac) -> None:
     """A skill limited to one call at a time answers each call that follows another, even before that one is recorded.
 

@@ -95,6 +95,7 @@ def test_a_call_that_is_silent(omac: Omac, limited: Any) -> None:
     eventually(lambda: [row["reason"] for row in omac.audit()] == [None, "timeout", None], 5.0, "the outcomes")
 
 
+@pytest.mark.full
 def test_a_call_that_takes_too_long(omac: Omac, limited: Any) -> None:
     """A call that takes longer than its limit in all is ended, even if it goes on sending."""
     base = limited(total_timeout_secs=1)
@@ -128,6 +129,7 @@ def at_once(url: str, count: int) -> list[Answer]:
         return list(callers.map(call, range(count)))
 
 
+@pytest.mark.full
 def test_too_many_at_once(omac: Omac, limited: Any) -> None:
     """Calls beyond the limit get a 429 with retry-after; once the others have ended, calls are answered again."""
     base = limited(concurrent_calls=2)
@@ -143,6 +145,7 @@ def test_too_many_at_once(omac: Omac, limited: Any) -> None:
     assert {row["reason"] for row in rows} == {"too-many-calls"}
 
 
+@pytest.mark.full
 def test_too_many_a_second(limited: Any) -> None:
     """A skill answers a burst of as many calls as may begin in a second, and refuses more until a moment later."""
     base = limited(calls_per_second=2)
@@ -156,6 +159,7 @@ def test_too_many_a_second(limited: Any) -> None:
     assert curl(f"{base}/now").status == 200
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("settings", "own", "whose", "fix"),
     [
@@ -184,6 +188,7 @@ def test_the_stricter_of_both_limits_holds(
     assert curl(f"{base}/now").status == 200
 
 
+@pytest.mark.full
 def test_what_the_owner_allows_of_one_call(omac: Omac, limited: Any) -> None:
     """A body, a head, silence and time beyond the owner's limits are refused, even if the skill allows more.
 

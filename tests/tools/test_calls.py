@@ -98,6 +98,7 @@ def test_headers_arrive_as_they_were_named(omac: Omac) -> None:
     assert [line for line in head.splitlines() if line.lower().startswith(("content-type", "x-mine"))] == fields
 
 
+@pytest.mark.full
 def test_an_answer_that_is_cut_does_not_look_whole(omac: Omac) -> None:
     """A connection of an omac that was killed during an answer ends like any other: the missing bytes show it."""
     server = raw_online(omac)

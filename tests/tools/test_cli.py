@@ -328,6 +328,7 @@ def test_without_a_server_the_status_comes_from_the_journal(omac: Omac) -> None:
     assert "no directory is online" in omac.ok("status")
 
 
+@pytest.mark.full
 def test_what_a_server_knows_is_asked_of_it(house: Omac, server: Serving) -> None:
     """A command that a running server answers loads no module of the journal."""
     listing = (

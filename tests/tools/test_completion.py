@@ -254,6 +254,7 @@ def test_fish_runs_no_program_of_the_project(project: Path, surroundings: dict[s
     assert not list(project.rglob("pwned"))
 
 
+@pytest.mark.full
 def test_fish_asks_omac(project: Path, surroundings: dict[str, str]) -> None:
     """fish completes values with descriptions, and files where omac offers nothing."""
     fish = shell_of("fish")

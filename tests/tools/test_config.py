@@ -210,6 +210,7 @@ def test_a_name_that_is_no_longer_declared(omac: Omac) -> None:
     assert [record.event for record in omac.events(ConfigRemoved)] == [ConfigRemoved("NOTE")]
 
 
+@pytest.mark.full
 def test_while_a_server_runs(omac: Omac) -> None:
     """A skill starts once a missing setting is set, restarts when it changes, and waits again once it is unset."""
     project = valued(omac, meta=PLAIN)

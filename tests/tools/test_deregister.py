@@ -224,6 +224,7 @@ def test_one_name_in_several_places(omac: Omac, shop: Path) -> None:
     assert source.is_dir()
 
 
+@pytest.mark.full
 def test_a_server_that_runs_stops_it(omac: Omac, shop: Path) -> None:
     """A server stops a skill that is deregistered."""
     server = omac.serve()

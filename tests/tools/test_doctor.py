@@ -121,6 +121,7 @@ def test_a_missing_state_directory_is_made(omac: Omac) -> None:
     assert mode(omac.state) == 0o700
 
 
+@pytest.mark.full
 def test_folders_above_are_nobody_elses_either(omac: Omac) -> None:
     """omac makes folders above its files with mode 700 even if the umask is 0: others could replace their content."""
     below = omac.state / "a/b/c"
@@ -161,6 +162,7 @@ def test_a_disk_that_is_full(omac: Omac, size: int, level: str, status: int) -> 
     assert (shown[1] if shown else "", done.status) == (level, status), done
 
 
+@pytest.mark.full
 def test_a_journal_ahead_of_the_clock(used: Omac) -> None:
     """A journal that was written while the clock was ahead is a warning: later events get a time that is not theirs."""
     assert "clock:" not in doctor(used).out
@@ -263,6 +265,7 @@ def test_a_host_id_that_was_changed(omac: Omac) -> None:
         assert "echo" in omac.ok("approvals")
 
 
+@pytest.mark.full
 def test_a_signing_key_that_is_lost_or_another(omac: Omac) -> None:
     """A key that cannot sign is found before the next checkpoint is due, and the proposed command mends it."""
 

@@ -116,6 +116,7 @@ def test_a_key_that_was_taken_away(host: Omac) -> None:
         taken.write_bytes(content)
 
 
+@pytest.mark.full
 def test_again(host: Omac) -> None:
     """A second erasure changes nothing; events that come afterwards have another key, and can be erased again."""
     shop = host.root / "shop"
@@ -144,6 +145,7 @@ def test_it_asks(host: Omac) -> None:
     assert "no event of" in unknown.err
 
 
+@pytest.mark.full
 def test_while_it_is_online(host: Omac) -> None:
     """A directory that a living run has online is not erased; another one is, beside that run.
 
@@ -320,6 +322,7 @@ def test_killed_at_random_moments(host: Omac) -> None:
     assert not [word for word in WORDS if word in host.ok("audit", "--json")]
 
 
+@pytest.mark.full
 def test_sealed_and_pruned_afterwards(host: Omac) -> None:
     """An erasure also erases fields in sealed segments, and a prune needs no key."""
     host.ok("checkpoint")
@@ -357,6 +360,7 @@ def test_a_flipped_bit(host: Omac, column: str) -> None:
         host.run("erase", str(host.root / "shop"), "--yes")
 
 
+@pytest.mark.full
 def test_what_cannot_be_read_is_set_aside(host: Omac) -> None:
     """A field that does not decrypt with its key is damage that the check names, and a repair sets the event aside."""
     path = str(host.state / "journal.db")

@@ -77,6 +77,7 @@ def texts(folder: Path) -> str:
     return text.replace(base64.b64encode(msgspec.msgpack.encode(PATH)).decode(), PATH)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("form", some(FORMATS, of=len(FORMATS)))
 def test_it_goes_on_without_what_was_erased(busy: Omac, tmp_path: Path, form: str) -> None:
     """An export that goes on after an erasure has no erased word, verifies, and has the other directory's paths."""
@@ -108,6 +109,7 @@ def test_a_draft_that_nobody_goes_on_with(busy: Omac, tmp_path: Path) -> None:
     assert verified(folder, busy.ok("key", "show").strip()).returncode == 0
 
 
+@pytest.mark.full
 def test_beside_an_export(busy: Omac, tmp_path: Path) -> None:
     """An erasure fails while an export is at work on a draft; the next one completes it and empties the draft."""
     draft = interrupted(busy, tmp_path / "bundle")
@@ -120,6 +122,7 @@ def test_beside_an_export(busy: Omac, tmp_path: Path) -> None:
     assert PATH not in texts(draft)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", some(["link", "file"], of=2))
 def test_a_draft_that_is_none(busy: Omac, tmp_path: Path, kind: str) -> None:
     """An erasure neither follows a link nor stops at a file in the place of a draft."""
@@ -133,6 +136,7 @@ def test_a_draft_that_is_none(busy: Omac, tmp_path: Path, kind: str) -> None:
     assert PATH in texts(target)
 
 
+@pytest.mark.full
 def test_a_choice_by_what_was_erased(busy: Omac, tmp_path: Path) -> None:
     """An export by an erased field is refused when it goes on, since it has other events now; a new one has none."""
     folder, options = tmp_path / "bundle", ("--session", "private-session")

@@ -282,6 +282,7 @@ def test_a_file_whose_name_is_no_text(used: Omac, key: str, tmp_path: Path) -> N
     assert (done.status, os.fsencode(finding["file"])) == (10, b"\xff")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", some(["gaps.jsonl", "manifest.sig", "checkpoint.txt", "manifest.json"], of=4))
 def test_each_bit(used: Omac, key: str, tmp_path: Path, name: str) -> None:
     """An export with any single bit of a small file changed does not verify."""
@@ -310,6 +311,7 @@ def resigned(omac: Omac, folder: Path, change: Any) -> None:
     (folder / "manifest.sig").write_text(sign_note(digest_of(text), name, seed))
 
 
+@pytest.mark.full
 def test_data_of_another_version_are_said_to_be_uncompared(used: Omac, key: str, tmp_path: Path) -> None:
     """The verification reports data that it cannot derive, which may say anything that the signer wants."""
     folder = exported(used, tmp_path / "bundle", "--redact", "secret")
@@ -411,6 +413,7 @@ def test_a_name_that_cannot_be_recorded(used: Omac, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.full
 def test_by_another_key(used: Omac, house: Path, tmp_path: Path) -> None:
     """An export does not verify by the key of another host; a malformed key and a missing folder are misuse."""
     folder = exported(used, tmp_path / "bundle")
@@ -462,6 +465,7 @@ def killed(omac: Omac, folder: Path, size: int, *options: str) -> Path:
     return draft
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("form", "sizes"),
     some([(form, (0, 1 << 18, 1 << 20) if form == "jsonl" else (1 << 18,)) for form in FORMATS], of=len(FORMATS)),
@@ -488,6 +492,7 @@ def test_killed_and_typed_again(busy: Omac, tmp_path: Path, form: str, sizes: tu
         assert (whole / FORMATS[form]).read_bytes().startswith((folder / FORMATS[form]).read_bytes())
 
 
+@pytest.mark.full
 def test_what_an_agent_does_to_a_draft(busy: Omac, tmp_path: Path) -> None:
     """An export derives changed bytes of its draft again, follows no link there, and refuses an unrecorded range."""
     folder, target = tmp_path / "bundle", tmp_path / "other"
@@ -511,6 +516,7 @@ def test_what_an_agent_does_to_a_draft(busy: Omac, tmp_path: Path) -> None:
     assert target.read_bytes() == b"mine" * 100_000
 
 
+@pytest.mark.full
 def test_other_options_do_not_go_on(busy: Omac, tmp_path: Path) -> None:
     """An export with other options than its draft is refused and the draft stays; with the same options it goes on."""
     folder = tmp_path / "bundle"
@@ -571,6 +577,7 @@ def test_no_export_of_what_was_changed(house: Path, tmp_path: Path) -> None:
         assert not (tmp_path / "bundle").exists()
 
 
+@pytest.mark.full
 def test_options_of_the_subcommand_go_behind_it(used: Omac, tmp_path: Path) -> None:
     """`omac export` refuses options of `verify` that precede it, where they would do nothing."""
     done = used.run("export", "--out", str(tmp_path / "x"), "verify", str(tmp_path / "x"), "--key", "k")

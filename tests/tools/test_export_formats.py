@@ -74,6 +74,7 @@ def test_the_shipped_schema_is_the_published_one(name: str) -> None:
     assert "Apache License" in (SCHEMAS / "LICENSE").read_text()
 
 
+@pytest.mark.full
 def test_every_object_is_valid(
     used: Omac, tmp_path: Path, validators: dict[int, jsonschema.Draft202012Validator]
 ) -> None:
@@ -137,6 +138,7 @@ def test_what_the_audit_calls_refused_has_failed(kind: str, event: Event) -> Non
     assert written.get("count", 1) == getattr(event, "count", 1)
 
 
+@pytest.mark.full
 def test_what_is_left_out_has_no_object(used: Omac, tmp_path: Path) -> None:
     """A redacted event has no OCSF object, whose class would need a time."""
     entries = objects(used, tmp_path / "bundle", "--redact", "access")

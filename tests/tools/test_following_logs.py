@@ -50,6 +50,7 @@ def test_what_a_sidecar_printed_is_there_when_it_has_ended(omac: Omac) -> None:
     assert "from print" in omac.ok("logs", "echo", "--workdir", str(project))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", [("audit", "--follow", "-n", "0"), ("logs", "-f")])
 def test_it_ends_when_nobody_reads_it(omac: Omac, command: tuple[str, ...]) -> None:
     """`omac audit --follow | head -1` ends at once, not with the next line, which may never come."""
@@ -62,6 +63,7 @@ def test_it_ends_when_nobody_reads_it(omac: Omac, command: tuple[str, ...]) -> N
     assert follow.process.wait(5) == 141
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("words", "what"), [(("nosuch",), "the sidecar of nosuch has not"), ((), "no sidecar has")], ids=["one", "all"]
 )
@@ -78,6 +80,7 @@ def test_what_it_waits_for_is_said(omac: Omac, words: tuple[str, ...], what: str
     assert (done.out, done.err) == ("", f"{message} yet\n"), done
 
 
+@pytest.mark.full
 def test_the_log_that_still_grows_is_followed(omac: Omac) -> None:
     """A server's log is followed, also after an `omac start` in the same project that has ended since."""
     project = omac.project("shop")

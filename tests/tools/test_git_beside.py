@@ -71,6 +71,7 @@ def beside(request: pytest.FixtureRequest) -> Iterator[Beside]:
                 agent.communicate()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", some(["pack-refs --all", "gc -q", "-c gc.auto=1 gc --auto -q"], of=3))
 def test_the_host_packs_while_an_agent_works(beside: Beside, how: str) -> None:
     """An agent's next commit follows the last one on every branch, although the host packs the branches."""

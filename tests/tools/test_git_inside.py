@@ -186,6 +186,7 @@ def test_the_host_does_not_see_it_meanwhile(world: Box, layout: str) -> None:
     assert git(world, "config", "--local", "user.name", cwd=workdir) == "X\n"
 
 
+@pytest.mark.full
 def test_a_copy_that_is_made_unreadable(world: Box) -> None:
     """A sandbox's settings that git cannot read, a link, a folder, or none leave the host's settings as they were."""
     copy = "$(readlink .git/config)"

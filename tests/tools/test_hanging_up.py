@@ -48,6 +48,7 @@ def test_at_a_question(omac: Omac) -> None:
     assert hung_up(omac, project, ("trust",), "Approve it?", ignored=False) == (128 + signal.SIGHUP, "")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("words", "awaited"),
     [(("top",), "no calls"), pytest.param(("status", "--watch"), "no directory", marks=pytest.mark.full)],

@@ -171,6 +171,7 @@ def is_fine(landed: str, place: Ground) -> bool:
     return landed == "" or landed.startswith("/tmp/")
 
 
+@pytest.mark.full
 def test_no_write_lands_outside(place: Ground, judge: Judge) -> None:
     """A write that the guard lets pass lands in the worktree or in /tmp, for any path, cwd and links."""
     counts: Counter[str] = Counter()

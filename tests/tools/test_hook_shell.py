@@ -6,6 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from tiers import examples
 
 from omac.domain.guard.shell import patch_bases
@@ -24,6 +25,7 @@ PATCH = "*** Begin Patch\n*** Add File: x\n+x\n*** End Patch"
 TOOL = 'apply_patch() { pwd >> "$TOLD"; cat > /dev/null; }\n'
 
 
+@pytest.mark.full
 def test_bash_applies_it_nowhere_else(tmp_path: Path) -> None:
     """The folders that omac derives for a patch include the one in which bash calls the tool, if it gets there."""
     chance = random.Random(SEED)

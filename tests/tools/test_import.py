@@ -271,6 +271,7 @@ def test_two_projects_keep_their_own_secrets(old: OldOmac) -> None:
     assert answers == {"first": f"{SECRET}first chocolate eu", "second": f"{SECRET}second chocolate us"}
 
 
+@pytest.mark.full
 def test_into_the_keychain(old: OldOmac) -> None:
     """A secret of no project is copied to this project, the old entry stays, and a running server uses the copy."""
     old.omac.environment["OMAC_SECRETS_STORE"] = "keychain"
@@ -593,6 +594,7 @@ def test_settings_that_an_agent_can_write(old: OldOmac) -> None:
     assert old.omac.ok("config", "get", "slack", "RETRIES", "--workdir", str(second)).strip() == "-5"
 
 
+@pytest.mark.full
 def test_settings_that_a_person_looks_at(old: OldOmac) -> None:
     """A project's settings are printed in full at the terminal before the question, and imported after a yes.
 

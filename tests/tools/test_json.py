@@ -4,6 +4,7 @@ import json
 import logging
 from io import StringIO
 
+import pytest
 from real_omac import Omac
 from real_sandbox import box
 
@@ -26,6 +27,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.full
 def test_no_command_prints_what_a_terminal_obeys(omac: Omac) -> None:
     """A project's name is escaped in the output of each command, and whole for a program that decodes it."""
     project = omac.project(HOSTILE, "echo")

@@ -189,6 +189,7 @@ def test_a_rotation_that_was_forged(used: Omac, tmp_path: Path) -> None:
         assert used.run("proof", "verify", str(tmp_path / "proof"), "--key", first).status == 2
 
 
+@pytest.mark.full
 def test_a_backup_from_before_a_rotation(used: Omac, tmp_path: Path) -> None:
     """A restored journal records later rotations again: it verifies by the first key, and the new one signs."""
     first, copy = used.ok("key", "show").strip(), str(tmp_path / "copy.db")

@@ -44,6 +44,7 @@ def assert_said_once(done: Done) -> None:
         assert (done.out + done.err).count(text) <= 1, (text, done)
 
 
+@pytest.mark.full
 def test_new_facts_are_recorded(omac: Omac, lost: Path) -> None:
     """Approvals, revocations, checkpoints and keys are still recorded without the segment. Verification and `omac
     doctor` report the missing file; with the file back, all verifies."""
@@ -103,6 +104,7 @@ def approvals(omac: Omac) -> list[dict[str, object]]:
     return [json.loads(line) for line in omac.ok("approvals", "--json").splitlines()]
 
 
+@pytest.mark.full
 def test_a_server_records_accesses(omac: Omac, lost: Path) -> None:
     """A server serves approved skills and records each access, whether it starts without the file or loses it later."""
     serving = omac.serve()
@@ -118,6 +120,7 @@ def test_a_server_records_accesses(omac: Omac, lost: Path) -> None:
     omac.ok("audit", "verify")
 
 
+@pytest.mark.full
 def test_what_needs_its_events_names_it(omac: Omac, lost: Path) -> None:
     """Commands that need the segment's events name it and the command that restores it. They write no partial backup or
     export, and prune nothing."""
@@ -143,6 +146,7 @@ def test_one_that_was_cut(omac: Omac, sealed: Path) -> None:
     omac.ok("revoke", "echo", cwd=omac.root / "shop")
 
 
+@pytest.mark.full
 def test_without_a_snapshot_nothing_is_guessed(omac: Omac, lost: Path) -> None:
     """Approvals are unknown without a snapshot: omac grants nothing, and names the command that restores the file."""
     for folder in (omac.state / "journals").glob("*.snapshots"):
@@ -157,6 +161,7 @@ def test_without_a_snapshot_nothing_is_guessed(omac: Omac, lost: Path) -> None:
     omac.ok("revoke", "echo", cwd=omac.root / "shop")
 
 
+@pytest.mark.full
 def test_what_it_has_is_erased(omac: Omac, lost: Path) -> None:
     """The erasure destroys the key, so values in the unread segment are gone as well. States are still known
     afterwards."""

@@ -140,6 +140,7 @@ def test_a_report_fits(house: Omac, used: Path, tmp_path: Path, words: tuple[str
         assert (status, too_wide(lines)) == (0, [])
 
 
+@pytest.mark.full
 def test_what_keys_and_proofs_say_fits(house: Omac, used: Path, tmp_path: Path) -> None:
     """Reports fit the terminal: a replaced key, the size of a journal, a proof of an event and one of a checkpoint."""
     key, proof, checkpoints = house.ok("key", "show").strip(), tmp_path / "proof.json", [tmp_path / "a", tmp_path / "b"]

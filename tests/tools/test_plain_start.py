@@ -94,6 +94,7 @@ def test_every_option_is_known_here() -> None:
     assert options - {"--help", "-h"} == {*FLAGS, *VALUES, *SHARED, "--explain", "--json"}
 
 
+@pytest.mark.full
 def test_a_start_goes_without_typer(omac: Omac) -> None:
     """A start, with or without a sandbox, and its early refusal load no Typer."""
     begin = (

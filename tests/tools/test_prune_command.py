@@ -82,6 +82,7 @@ def sound(omac: Omac) -> dict[str, object]:
     return verified
 
 
+@pytest.mark.full
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     order=st.lists(st.integers(0, BATCHES - 1), min_size=1, max_size=3).map(sorted),

@@ -16,6 +16,7 @@ from started import LOOP, started
 from omac.domain.kernel.run import RunStopped
 
 
+@pytest.mark.full
 def test_runs_that_live_are_listed_and_stopped(omac: Omac, shop: Path) -> None:
     """A start and a server are listed until they end. Each ends in order when it is stopped, by its name or its pid."""
     assert omac.ok("ps") == "no run lives\n"

@@ -132,6 +132,7 @@ def test_a_proof_of_one_event(host: Omac, key: str, tmp_path: Path) -> None:
     assert (refused.status, "committed to" in refused.err) == (2, True)
 
 
+@pytest.mark.full
 def test_an_export_after_an_erasure(host: Omac, key: str, tmp_path: Path) -> None:
     """An export after an erasure has the commitments. An earlier export still shows the fields. Both verify."""
     before = exported(host, tmp_path / "before")

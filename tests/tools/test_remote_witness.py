@@ -75,6 +75,7 @@ def keeper(used: Omac, tmp_path: Path) -> Iterator[Keeper]:
         yield made
 
 
+@pytest.mark.full
 def test_it_keeps_what_the_other_signs(used: Omac, keeper: Keeper) -> None:
     """The witness keeps each checkpoint once. The first host verifies the checkpoints that the witness prints."""
     ran(used)
@@ -145,6 +146,7 @@ def test_a_key_that_gave_way(used: Omac, keeper: Keeper) -> None:
     assert "first signed by another key" in done.err
 
 
+@pytest.mark.full
 def test_one_that_is_away_is_owed(used: Omac, keeper: Keeper) -> None:
     """A killed witness gets the checkpoints that are owed once it is back, and loses none that it received."""
     ran(used)
@@ -160,6 +162,7 @@ def test_one_that_is_away_is_owed(used: Omac, keeper: Keeper) -> None:
     ]
 
 
+@pytest.mark.full
 def test_a_long_run_delivers_while_it_goes_on(used: Omac, keeper: Keeper) -> None:
     """A server that signs delivers by itself."""
     serving = used.serve()
@@ -191,6 +194,7 @@ def test_tokens(used: Omac, keeper: Keeper, prepare: Any, says: str) -> None:
     assert keeper.received() == []
 
 
+@pytest.mark.full
 def test_strangers_and_their_bodies(used: Omac, keeper: Keeper) -> None:
     """The witness records nothing that no key has signed. Its token opens nothing else, and no other token opens the
     witness."""

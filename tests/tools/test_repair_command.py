@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from real_omac import Omac
 
 
@@ -14,6 +15,7 @@ def spoil(omac: Omac, statement: str) -> None:
         connection.execute(statement)
 
 
+@pytest.mark.full
 def test_check_beside_a_server_and_no_repair_under_it(omac: Omac) -> None:
     """The check works while a server runs; a repair is refused, because it would change the journal under the
     server."""

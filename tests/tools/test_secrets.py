@@ -172,6 +172,7 @@ def test_as_data(omac: Omac, shop: Path) -> None:
     assert len(omac.events(SecretRemoved)) == 1
 
 
+@pytest.mark.full
 def test_what_is_piped_arrives(omac: Omac, shop: Path) -> None:
     """A piped value arrives unchanged but for one newline at its end. A running sidecar is restarted with it."""
     set_token(omac, shop)
@@ -393,6 +394,7 @@ def test_a_pending_skill_comes_alive(omac: Omac, shop: Path) -> None:
     assert OTHER.encode() not in traces
 
 
+@pytest.mark.full
 def test_an_unapproved_skill_gets_nothing(omac: Omac, shop: Path) -> None:
     """A secret waits for the approval of its skill; the proposed command approves it."""
     serving = omac.serve()
@@ -524,6 +526,7 @@ def test_no_store_at_all(omac: Omac) -> None:
     assert SECRET.encode() not in everywhere(omac, done)
 
 
+@pytest.mark.full
 def test_with_a_real_keyring(omac: Omac, keyring: PrivateKeyring) -> None:
     """A keyring keeps a secret on its whole journey. A locked one refuses new secrets, and sidecars keep their
     values."""

@@ -398,6 +398,7 @@ def test_the_manifest_says_restarting_while_a_sidecar_is_down(house: Omac, serve
     assert curl(f"{skill['base']}/x").status == 204
 
 
+@pytest.mark.full
 def test_variables_of_the_host_reach_a_sidecar_only_once_approved(omac: Omac) -> None:
     """`--unapproved allow` runs an unapproved skill without the host's variables that it declares; an approval adds
     them."""
@@ -607,6 +608,7 @@ def _living(pids: set[int]) -> set[int]:
     return living
 
 
+@pytest.mark.full
 def test_commands_mean_the_journal_of_the_server_that_runs(omac: Omac) -> None:
     """Commands use the journal of the running server, even if `--journal` was given to it alone. Without a server they
     use the default."""
@@ -683,6 +685,7 @@ def test_an_agent_in_its_sandbox(omac: Omac) -> None:
     assert omac.left() == []
 
 
+@pytest.mark.full
 def test_what_a_person_sees_by_the_private_socket(omac: Omac) -> None:
     """The private socket shows all of the host; the bearer of the token sees the roots alone, as in the test above."""
     project, neighbor = omac.project("here/shop"), omac.project("there/shop")

@@ -172,6 +172,7 @@ def test_every_problem_is_reported_with_its_line(house: Omac) -> None:
     assert [f"  {problem}" for problem in report["problems"]] == lines[1:]
 
 
+@pytest.mark.full
 def test_a_document_with_thousands_of_problems(house: Omac, tmp_path: Path) -> None:
     """Each of thousands of problems has its line, which are found in seconds: the document is composed once for all."""
     meta = "name: much\nsidecar: {command: [./run], mount: much}\n" + "".join(f"key{at}: 1\n" for at in range(2000))

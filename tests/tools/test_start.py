@@ -202,6 +202,7 @@ def test_words_of_an_agent_without_dashes(house: Omac, line: str, fix: str) -> N
     assert (done.status, [said.strip() for said in proposed]) == (2, [fix] if fix else []), done
 
 
+@pytest.mark.full
 def test_an_agent_as_any_command(house: Omac) -> None:
     """An agent behind `--` has no login there: omac says so, with the line that was meant, and runs it all the same."""
     program = house.folder / "bin" / "claude"
@@ -245,6 +246,7 @@ def test_what_a_project_may_not_choose_is_named(omac: Omac) -> None:
     assert (done.status, sorted(names)) == (0, ["git.hooks", "limits.concurrent_calls", "serve.unapproved"]), done
 
 
+@pytest.mark.full
 def test_the_audit_tells_two_runs_apart(omac: Omac) -> None:
     """The audit filters and counts launches by run, though the runs share a directory and have no sessions."""
     for word in ("one", "two"):
@@ -316,6 +318,7 @@ def test_a_reload_reaches_every_run(omac: Omac, shop: Path) -> None:
     assert omac.events(ControlRefused) == []
 
 
+@pytest.mark.full
 def test_an_activation_looks_again_at_code_that_was_restored(omac: Omac, shop: Path) -> None:
     """An activation repeats no refusal for code that is restored. A refusal that still holds is repeated, and nothing
     is recorded."""
@@ -482,6 +485,7 @@ def test_many_begin_at_once(omac: Omac) -> None:
     eventually(lambda: not omac.left(), 1.0, "nothing to be left")
 
 
+@pytest.mark.full
 def test_nothing_of_an_outer_omac_is_handed_on(omac: Omac, shop: Path) -> None:
     """A command of a nested omac has no variable that leads to a directory of the outer omac."""
     outer = {"OMAC_OTHER_BASE": "http://127.0.0.1:9/token/other", "OMAC_D_X_OTHER_BASE": "x", "OMAC_WORKDIR": "/w"}

@@ -63,6 +63,7 @@ def test_a_secret_that_was_typed_is_not_repeated(omac: Omac, shop: Path, words: 
     assert "<hidden>" in text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("agent", some(["codex", "claude", "opencode", "pi"], of=4))
 def test_an_agent_is_called_as_was_said(omac: Omac, shop: Path, agent: str) -> None:
     """An agent is called with the explained arguments, which include omac's own, such as those that turn off codex's

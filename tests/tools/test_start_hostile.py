@@ -34,6 +34,7 @@ print(ask("status"))
 """
 
 
+@pytest.mark.full
 def test_a_bridge_is_for_its_one_directory(omac: Omac) -> None:
     """An agent in a sandbox can use neither the user's session nor a project below with its own secrets. Its endless
     claims of denials hide no later refusal."""
@@ -66,6 +67,7 @@ for path in ("/elsewhere/" + "x/" * 1000 + "end", "/elsewhere/" + chr(0xDC80) * 
 """
 
 
+@pytest.mark.full
 def test_a_denial_of_a_long_path_is_recorded(omac: Omac) -> None:
     """A denied write is recorded even if the agent names a very long path or one that is not text."""
     project = omac.project("p")
@@ -107,6 +109,7 @@ def test_a_git_pointer_that_is_none_is_no_defect_of_omacs(omac: Omac, kind: str)
     assert str(pointer) in done.err
 
 
+@pytest.mark.full
 def test_a_journal_in_the_project(omac: Omac) -> None:
     """A program that could change the journal of a run that lives, or put files beside it, is not launched."""
     project = omac.project("p")

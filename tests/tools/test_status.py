@@ -34,6 +34,7 @@ def kill(omac: Omac, run: Serving) -> None:
     eventually(lambda: not omac.left(), 10.0, "the end of its sidecars")
 
 
+@pytest.mark.full
 def test_a_killed_server_is_not_shown_as_running(omac: Omac) -> None:
     """The text reports a killed server as ended, and nothing as online. The JSON is the fold of the journal, as in a
     replay."""
@@ -90,6 +91,7 @@ def test_a_record_that_was_never_written_is_removed(omac: Omac) -> None:
     assert {path.name for path in folder.iterdir()} == {"later", "lock"}
 
 
+@pytest.mark.full
 def test_starts_are_listed_with_and_without_a_server(omac: Omac) -> None:
     """Each living run is listed with its directory; a run that ended in order is not."""
     shop, mail = omac.project("shop"), omac.project("mail")
@@ -142,6 +144,7 @@ def test_a_sandbox_of_another_pid_namespace(omac: Omac) -> None:
     assert row["outcome"] == "completed", row
 
 
+@pytest.mark.full
 def test_a_directory_that_was_moved_while_online(omac: Omac) -> None:
     """A directory moved while online is reported as moved. Each command for it names the one that takes it offline."""
     project = omac.project("shop")

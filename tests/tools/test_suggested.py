@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from real_omac import Omac
 from simulation.skills import meta
 
@@ -23,6 +24,7 @@ def offered(value: object) -> Iterator[str]:
             yield from offered(inner)
 
 
+@pytest.mark.full
 def test_every_offered_command_is_quoted(omac: Omac, tmp_path: Path) -> None:
     """Each proposed command can be pasted, for skills that are unapproved, incomplete, broken, changed, unknown or
     outside."""
@@ -76,6 +78,7 @@ def test_every_offered_command_is_quoted(omac: Omac, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("pwned"))
 
 
+@pytest.mark.full
 def test_commands_for_what_is_not_there(omac: Omac, tmp_path: Path) -> None:
     """Each command that is proposed for a folder or a skill that is missing does something when it is pasted, in
     whatever folder."""

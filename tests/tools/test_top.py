@@ -54,6 +54,7 @@ def test_a_long_name_of_a_session(omac: Omac, shop: Path) -> None:
     assert [call["session"] for call in report["calls"]] == [name]
 
 
+@pytest.mark.full
 def test_names_of_sessions_that_could_pass_for_others(omac: Omac, shop: Path) -> None:
     """A name with blanks, or "-", stands between quotes in a table: it passes for no other column, and for no other
     session, such as that of a person."""

@@ -154,6 +154,7 @@ def test_a_change_meanwhile_is_refused(omac: Omac, tmp_path: Path) -> None:
     assert states(omac, project)["echo"] != "approved"
 
 
+@pytest.mark.full
 def test_values_are_asked_for_and_offered_to_the_same_files(omac: Omac) -> None:
     """A secret is typed unseen. A project with the same files is offered it; other files of that name are not."""
     with_vault(omac)
@@ -226,6 +227,7 @@ def test_quitting_leaves_the_rest(omac: Omac) -> None:
     assert states(omac, project) == {"a": "approved", "b": "not registered", "c": "not registered"}
 
 
+@pytest.mark.full
 def test_an_approved_skill_without_its_values_is_counted_as_approved(omac: Omac) -> None:
     """An approved skill that waits for values is asked about, and counted as approved before, whatever the answer; an
     approval that fails after a yes is exit code 1."""
@@ -260,6 +262,7 @@ def test_skills_of_the_home_folder_are_shared_by_all_projects(omac: Omac) -> Non
     assert json.loads(omac.ok("list", "--json", cwd=project).splitlines()[-1])["state"] == "not approved"
 
 
+@pytest.mark.full
 def test_an_unclear_answer_approves_nothing(omac: Omac) -> None:
     """A word that only begins like yes is asked about again. A whole yes approves; three slips leave the skill as it
     is."""

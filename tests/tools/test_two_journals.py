@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
 
+import pytest
 from contract.media import needs_bubblewrap
 from polling import eventually
 from real_omac import Omac
@@ -30,6 +31,7 @@ def launch(omac: Omac, project: Path, extra: Mapping[str, str] = MappingProxyTyp
     subprocess.run([*ENTRY, "sandbox", "run", "--", "true"], cwd=project, env={**omac.environment, **extra}, check=True)
 
 
+@pytest.mark.full
 @needs_bubblewrap
 def test_launches_are_recorded_where_commands_look(omac: Omac, tmp_path: Path) -> None:
     """Every launch is in the journal in use, and none in the other one; a launch that names the other journal goes

@@ -244,6 +244,7 @@ def test_a_key_file_that_is_not_named(omac: Omac) -> None:
 # ---- a passphrase ----
 
 
+@pytest.mark.full
 def test_a_passphrase_opens_it(passphrase: Omac) -> None:
     """A command that needs the passphrase asks for it once, and it is stored nowhere."""
     omac = passphrase
@@ -437,6 +438,7 @@ def test_lock_without_a_server_or_a_passphrase(omac: Omac, key: Path) -> None:
     assert f"a run still opens the vault by the key file {key}" in done.err
 
 
+@pytest.mark.full
 def test_unlock_hands_over_the_key_at_hand(omac: Omac, key: Path) -> None:
     """A server started without the key file gets its key from a shell that has it."""
     key.parent.mkdir(mode=0o700)
@@ -458,6 +460,7 @@ def test_unlock_hands_over_the_key_at_hand(omac: Omac, key: Path) -> None:
     assert key.read_bytes().strip() not in everywhere(omac, locked)
 
 
+@pytest.mark.full
 def test_unlock_without_a_server(passphrase: Omac) -> None:
     """`omac unlock` without a server asks for no passphrase, and proposes the command that helps."""
     done = typed(passphrase, [], "unlock")

@@ -270,6 +270,7 @@ def test_a_proof_names_the_fields(omac: Omac, tmp_path: Path) -> None:
     assert all((f" {name}=" in fields) == (value not in (None, "", [])) for name, value in event.items()), fields
 
 
+@pytest.mark.full
 def test_each_bit_of_a_proof(omac: Omac) -> None:
     """A proof with any one bit changed is refused."""
     omac.ok("settings", "set", "secrets.store", "vault")
@@ -307,6 +308,7 @@ def test_options_of_a_subcommand_go_behind_it(omac: Omac) -> None:
     assert (done.status, "options of verify go behind it" in done.err) == (2, True)
 
 
+@pytest.mark.full
 def test_a_journal_of_an_earlier_omac(omac: Omac) -> None:
     """A journal of an earlier omac is not called damaged. The proposed command gives it its proofs, which count as
     late."""
@@ -325,6 +327,7 @@ def test_a_journal_of_an_earlier_omac(omac: Omac) -> None:
     assert (verified["late"], verified["findings"]) == (events, [])
 
 
+@pytest.mark.full
 def test_a_run_leaves_a_checkpoint(omac: Omac) -> None:
     """A run that ends after many events signs the journal. That checkpoint shows when the history is rewritten
     later."""

@@ -61,6 +61,7 @@ def witnessed(omac: Omac) -> list[tuple[str, tuple[object, ...]]]:
     return [(type(event).__name__, tuple(getattr(event, name) for name in event.__struct_fields__)) for event in events]
 
 
+@pytest.mark.full
 def test_a_file_gets_each_checkpoint_once(used: Omac, notes: Path) -> None:
     """A checkpoint is delivered to the file once, and its delivery is recorded; only the owner can read the file."""
     ran(used)
@@ -80,6 +81,7 @@ def test_a_file_gets_each_checkpoint_once(used: Omac, notes: Path) -> None:
     assert used.run("audit", "verify", "--checkpoint", str(notes)).status == 0
 
 
+@pytest.mark.full
 def test_what_a_rewriter_cannot_reach(used: Omac, notes: Path) -> None:
     """The file reveals a journal that was cut together with its checkpoints, which the journal alone does not."""
     ran(used)
@@ -97,6 +99,7 @@ def test_what_a_rewriter_cannot_reach(used: Omac, notes: Path) -> None:
     assert (done.status, "truncated" in done.out) == (10, True), done
 
 
+@pytest.mark.full
 def test_one_that_is_away_is_owed(used: Omac, notes: Path) -> None:
     """A failed delivery is recorded once and reported by the doctor; the next run delivers the latest checkpoint."""
     notes.parent.rename(notes.parent.with_name("gone"))
@@ -123,6 +126,7 @@ def test_one_that_is_away_is_owed(used: Omac, notes: Path) -> None:
     assert "delivered" not in used.ok("status")
 
 
+@pytest.mark.full
 def test_a_witness_that_was_named_later(used: Omac, notes: Path) -> None:
     """The doctor reports that a new witness has no checkpoint yet, and names the witness of the last one."""
     elsewhere = notes.with_name("elsewhere")
@@ -302,6 +306,7 @@ def test_syslog_gets_it_on_one_line(tmp_path: Path) -> None:
     assert base64.b64decode(line.split()[-1]).decode() == NOTE
 
 
+@pytest.mark.full
 def test_the_system_log_is_the_default_where_it_is(used: Omac, tmp_path: Path) -> None:
     """A run sends its checkpoint to /dev/log by default; without that socket, the doctor warns."""
     kept_by(used, "auto")

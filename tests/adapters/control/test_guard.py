@@ -32,6 +32,7 @@ def denied(answer: Answer, status: int, reason: str) -> None:
     assert document["error"]
 
 
+@pytest.mark.full
 def test_tcp_wants_the_token(server: Serving, bearer: str, refusals: list[str]) -> None:
     """A call over TCP needs the token. No token, a wrong one, a part of it, the token twice or in another scheme is a
     401, which is recorded."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from omac.adapters.facade.limits import FacadeLimits
@@ -30,6 +31,7 @@ def url(house: Any, token: str, path: str) -> str:
     return f"http://127.0.0.1:{house.address}/{token}/fast{path}"
 
 
+@pytest.mark.full
 async def test_an_upload_of_50_mib_with_expect(build: Build, token: str, tmp_path: Path, read_request: Any) -> None:
     """curl waits for 100 Continue, sends 50 MiB, and gets them back unchanged, by length and in chunks."""
     block = os.urandom(1 << 20)

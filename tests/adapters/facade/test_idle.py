@@ -59,6 +59,7 @@ async def test_idle_connections_starve_nobody(
     assert len(os.listdir("/proc/self/fd")) <= before + 1
 
 
+@pytest.mark.full
 async def test_one_that_begins_to_speak_as_it_must_make_room(
     build: Callable[..., Awaitable[Any]], read_request: Any, token: str, tmp_path: Path
 ) -> None:

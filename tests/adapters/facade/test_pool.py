@@ -283,6 +283,7 @@ def one_at_a_time() -> Iterator[int]:
         thread.join()
 
 
+@pytest.mark.full
 async def test_a_skill_that_serves_one_connection_at_a_time(
     build: Build, one_at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

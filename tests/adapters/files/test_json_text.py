@@ -141,6 +141,7 @@ def test_what_people_add_to_json() -> None:
 COMMENT = re.compile(r"// c|/\* c \*/|/\* , \] \*/")
 
 
+@pytest.mark.full
 @settings(max_examples=examples(500), deadline=None)
 @given(commented(), BLANKS, BLANKS, st.integers(0), VALUES)
 def test_among_comments(text: str, before: str, after_it: str, pick: int, added: Any) -> None:

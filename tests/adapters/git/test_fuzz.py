@@ -18,6 +18,7 @@ EXAMPLES = int(os.environ.get("OMAC_SOAK_EXAMPLES", examples(2500)))
 PLACES = ("", "/.git", "/a", "/a/.git", "/worktrees/x", "/a/worktrees/x", "/.git/worktrees/x", "/.git/modules/m", "/b")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", range(5))
 def test_no_grant_outside(seed: int, tmp_path: Path) -> None:
     """A workdir is refused, or its entries lie in it or in its own repository's common folder, behind no link."""

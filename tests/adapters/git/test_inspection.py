@@ -425,6 +425,7 @@ for _ in range(600): os.mkdir("d"); os.chdir("d")'
     assert (tmp_path / "outside" / ".git").is_dir()
 
 
+@pytest.mark.full
 def test_speed(workdir: Path, home: Path) -> None:
     """A tree of 10,000 files takes no longer to inspect than to list, with the status of each file."""
     for number in range(10_000):

@@ -175,6 +175,7 @@ print(len(inspected), len({*inspected} - {""}))
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("shared", [(), ("/shared",)], ids=["apart", "overlapping"])
 def test_side_by_side(shared: tuple[str, ...], desk: Desk) -> None:
     """Launches that begin and end at once, in one project or in several, do not disturb each other's records."""

@@ -152,6 +152,7 @@ def scene(name: str, scenes: dict[str, Scene], factory: pytest.TempPathFactory) 
     return scenes[name]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in USUAL else pytest.mark.full) for name in NAMES]
 )

@@ -218,6 +218,7 @@ def test_ordinary_work_is_let_alone(scene: Scene) -> None:
     assert host("git", "fsck", cwd=scene.workdir, home=scene.home) == ""
 
 
+@pytest.mark.full
 def test_a_storm(scene: Scene) -> None:
     """Folders that come and go as fast as they can do not end the watch, which finds a link planted meanwhile."""
     storm = "i=0; while [ $i -lt 300 ]; do mkdir -p s/$i/.git; mv s/$i s/x$i; rm -r s/x$i; i=$((i+1)); done"

@@ -241,6 +241,7 @@ def test_what_depends_on_arguments(machine: str) -> None:
         assert judged(program, machine, number(machine, name), *arguments) == expected, (name, arguments)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("machine", MACHINES)
 def test_set_id_bits_are_refused_wherever_a_mode_is_given(machine: str) -> None:
     """Set-id bits are refused in every call with a mode; without O_CREAT an open has none, whatever the register

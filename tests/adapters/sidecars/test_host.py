@@ -496,6 +496,7 @@ def test_nothing_outlives_a_killed_omac(tmp_path: Path, command: tuple[str, ...]
     await_end(processes)
 
 
+@pytest.mark.full
 def test_bound_before_spawn_returns(tmp_path: Path) -> None:
     """omac leaves no process behind, even if it is killed at the very moment that spawn returns."""
     for _ in range(5):
@@ -507,6 +508,7 @@ def await_end(processes: list[tuple[int, int]]) -> None:
     eventually(lambda: not any(process.living(pid, ticks) for pid, ticks in processes), 1, "the end of all processes")
 
 
+@pytest.mark.full
 def test_killed_in_the_middle_of_a_spawn(tmp_path: Path) -> None:
     """A program runs only once its life is bound to omac's: an omac that is killed half-way leaves none running."""
     program = tmp_path / "program"

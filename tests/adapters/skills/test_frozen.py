@@ -408,6 +408,7 @@ def flipping(source: Path) -> Iterator[Path]:
     thread.join()
 
 
+@pytest.mark.full
 async def test_a_skill_that_changes_meanwhile(flipping: Path, source: Path, frozen: DiskFrozenSkills) -> None:
     """Each of 200 copies of a changing skill has the hash and the digest that `freeze` returned for it."""
     folders, copies = DiskSkillFolders(), set()

@@ -139,6 +139,7 @@ def test_an_event_without_its_refusal_completes_nothing() -> None:
     assert (progress.over, progress.reason) == (True, "upstream-error")
 
 
+@pytest.mark.full
 @settings(max_examples=examples(500), deadline=None)
 @given(st.sampled_from(STATUSES), st.lists(st.sampled_from(KINDS), max_size=40))
 def test_the_rules_hold_in_every_history(first: Status, kinds: list[Kind]) -> None:

@@ -109,6 +109,7 @@ KEYS = st.tuples(
 ).map("".join)
 
 
+@pytest.mark.full
 @given(st.lists(st.tuples(KEYS, TEXTS), max_size=6))
 @settings(max_examples=examples(100), deadline=None)
 def test_what_is_written_is_read_back(pairs: list[tuple[str, str]]) -> None:

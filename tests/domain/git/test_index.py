@@ -178,6 +178,7 @@ def test_sparse(tmp_path: Path) -> None:
     assert index_problem(content) == ""
 
 
+@pytest.mark.full
 def test_every_byte_changed(tmp_path: Path) -> None:
     """An index with any one byte changed raises no exception."""
     content = bytearray((made(tmp_path, ("index.version", "4"), oid="sha1") / "index").read_bytes())

@@ -61,6 +61,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.full
 @given(_JSON)
 def test_any_settings(settings: object) -> None:
     """The search for commands ends, whatever an agent wrote into its settings."""

@@ -46,6 +46,7 @@ def literals(path: Path) -> list[str]:
     return [text for text in texts if isinstance(text, str)]
 
 
+@pytest.mark.full
 def test_no_other_module_names_a_harness() -> None:
     """Only its own module and the listed exceptions name a harness, be it in a text or by a variable or folder of its
     own."""

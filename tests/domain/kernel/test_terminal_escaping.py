@@ -32,6 +32,7 @@ def test_nothing_of_it_is_obeyed(text: str, shown: str) -> None:
     shown.encode()
 
 
+@pytest.mark.full
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_json_means_the_same(value: object) -> None:
     """A reader of JSON gets every character back, while a terminal obeys none of the text."""

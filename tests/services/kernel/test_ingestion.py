@@ -359,6 +359,7 @@ def test_hosts_do_not_forget_for_each_other(path: Path, tmp_path: Path, inbox: I
     assert len(kinds(path)) == 2
 
 
+@pytest.mark.full
 def test_two_processes_at_once(path: Path, folder: Path, program: Program, take: Callable[..., int]) -> None:
     """Each record is ingested once; the second process leaves it to the first."""
     for number in range(50):
@@ -539,6 +540,7 @@ def test_a_rejected_that_is_no_folder(folder: Path, program: Program, take: Call
     assert take() == 1
 
 
+@pytest.mark.full
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     document=st.dictionaries(

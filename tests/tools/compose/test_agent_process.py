@@ -20,6 +20,7 @@ from omac.domain.kernel.run import RunStopped
 from omac.domain.sandbox.launch import LaunchExited
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_request_to_end_is_passed_on(omac: Omac, number: signal.Signals) -> None:
     """A request to end is passed on as its own signal. The command may take its time, and its status is omac's; a
@@ -37,6 +38,7 @@ def test_a_request_to_end_is_passed_on(omac: Omac, number: signal.Signals) -> No
     assert [record.event.why for record in omac.events(RunStopped)] == [f"asked by {number.name}"] * 2
 
 
+@pytest.mark.full
 def test_what_a_killed_command_left_is_inspected(omac: Omac) -> None:
     """A sandboxed command that does not end when asked is killed by a second request; its end is recorded, with its
     status, and what its launch placed in the git folder is removed."""
@@ -153,6 +155,7 @@ def stat(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+@pytest.mark.full
 def test_keys_of_the_terminal(omac: Omac, shop: Path, terminal: Terminal) -> None:
     """Ctrl-C reaches the command once, and only its reaction counts. Ctrl-Z stops the command and omac as one job, `fg`
     continues both, and skills answer again. In the end the shell has its terminal back."""

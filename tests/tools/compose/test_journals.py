@@ -145,6 +145,7 @@ def test_what_is_set_aside_is_said_once_and_counted(omac: Omac, program: Program
     assert "spool: 0 records wait, 1 was set aside" in omac.ok("journal", "stats")
 
 
+@pytest.mark.full
 def test_a_server_takes_in_what_comes(omac: Omac, program: Program) -> None:
     """A server's status soon has a spooled launch, and a replay of the journal gives the same state."""
     server = omac.serve()

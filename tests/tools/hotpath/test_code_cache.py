@@ -98,6 +98,7 @@ def test_a_changed_source_counts(copy: Copy) -> None:
     assert copy.run("--help").startswith("Changed twice.")
 
 
+@pytest.mark.full
 def test_a_copy_uses_its_own_sources(copy: Copy, tmp_path: Path) -> None:
     """A copied installation, with its cache, uses its own sources."""
     copy.run("--", "true")

@@ -165,6 +165,7 @@ def test_code_without_assertions_is_kept_apart() -> None:
     assert paths[0].strip() == code_cache.file_of("start")
 
 
+@pytest.mark.full
 def test_a_start_makes_it(omac: Omac) -> None:
     """An installed `omac start` caches the code that it loads, including that of its libraries."""
     (omac.root / "project").mkdir()

@@ -346,6 +346,7 @@ def test_what_was_set_aside_meanwhile_is_told_by_who_did_it(mine: Box) -> None:
     assert finding in done.err + stderr
 
 
+@pytest.mark.full
 def test_what_was_set_aside_meanwhile_is_told_after_a_kill(mine: Box) -> None:
     """The next inspection reports what was set aside during a launch that was killed."""
     with _running(mine, f"{EVIL}; sleep 60") as first:
@@ -781,6 +782,7 @@ def _command(world: Box, *command: str) -> str:
     return shlex.join(world.omac("sandbox", "run", "--", *command)) + "\n"
 
 
+@pytest.mark.full
 def test_interrupting_at_the_keyboard(mine: Box, typed: Typed) -> None:
     """A ^C is for the program. If the program handles it, both go on; otherwise omac ends with 130."""
     handles = (
@@ -1019,6 +1021,7 @@ def test_denying_what_is_not_there_takes_no_protection_away(mine: Box, denied: s
     assert mine.host("git", "config", "core.fsmonitor", cwd=root).out == "", done
 
 
+@pytest.mark.full
 def test_a_worktree_beside_its_own_clone(mine: Box) -> None:
     """A worktree and its clone may be granted at once: commits work in each, and the clone's pins hold."""
     main, linked = mine.home / "main", mine.home / "linked"

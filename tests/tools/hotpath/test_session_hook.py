@@ -28,6 +28,7 @@ exit 11
 """
 
 
+@pytest.mark.full
 def test_a_session_gets_its_skills(omac: Omac) -> None:
     """The hook describes the skills to the model, and gives the shell a token of the session's own. The audit names the
     session."""
@@ -55,6 +56,7 @@ sh -ec "$said; curl -sS --fail \\"\\$OMAC_ECHO_BASE/status\\""
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("own", [False, True])
 def test_an_agent_without_a_file_of_variables(omac: Omac, own: bool) -> None:
     """The text leads to a file that nobody else can read: under a server, whose agent has no variables of one project,
@@ -79,6 +81,7 @@ def test_an_agent_without_a_file_of_variables(omac: Omac, own: bool) -> None:
     assert access.session == "s-1"
 
 
+@pytest.mark.full
 def test_without_a_network_the_socket_is_named(omac: Omac) -> None:
     """The command in the text reaches the skill without a network, also if a profile sets this; the URL alone does
     not."""
@@ -105,6 +108,7 @@ sh -e ./call
         assert "ok" in done.out
 
 
+@pytest.mark.full
 def test_what_is_pending_is_said_with_its_mend(omac: Omac) -> None:
     """A skill without approval is named, with the command for the user. A hostile folder name forges no line."""
     project = omac.project("p")
@@ -127,6 +131,7 @@ def test_an_agent_goes_on_without_omac(omac: Omac) -> None:
         assert "Traceback" not in done.err
 
 
+@pytest.mark.full
 def test_a_denial_inside_is_recorded(omac: Omac) -> None:
     """The write guard reports a denial by the bridge, and the audit shows it as claimed from inside."""
     project = omac.project("p")

@@ -155,6 +155,7 @@ def test_a_secret_is_typed_unseen(tmp_path: Path, keys: bytes, value: str) -> No
     assert "wrong" not in screen
 
 
+@pytest.mark.full
 def test_the_terminal_is_left_as_it_was(tmp_path: Path) -> None:
     """The terminal does not echo while a secret is typed. It echoes again after an answer, after ^C and ^\\, and after
     signals."""
@@ -290,6 +291,7 @@ def test_a_terminal_that_hangs_up(tmp_path: Path, controls: bool) -> None:
         assert outcome == hung_up or (controls and outcome == (128 + signal.SIGHUP, ""))
 
 
+@pytest.mark.full
 def test_confirming(tmp_path: Path) -> None:
     """Only a clear yes confirms."""
     for keys, yes in ((b"y\n", True), (b"YES\n", True), (b"\n", False), (b"yellow\n", False), (b"\x04", False)):
@@ -323,6 +325,7 @@ def test_a_terminal_that_is_only_the_standard_input(tmp_path: Path) -> None:
     assert told(tmp_path) == f'"{SECRET}"'
 
 
+@pytest.mark.full
 def test_without_a_terminal(tmp_path: Path) -> None:
     """Questions without a terminal are refused; standard input can be read, up to a bound."""
 
