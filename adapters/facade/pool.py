@@ -63,17 +63,19 @@ class SkillConnections:
         self._poller = poller
         self._resting_max = resting_max
         self._resting: dict[int, list[SkillConnection]] = {}
+        self._count = 0  # of them: to count them at each rest takes the longer the more skills are called
         self._late: dict[int, int] = {}
         self._closed = False
 
     def __len__(self) -> int:
-        return sum(map(len, self._resting.values()))
+        return self._count
 
     def take(self, port: int, *, repeatable: bool) -> SkillConnection | None:
         """A connection to a skill that is still open; None where none rests. `repeatable`: see rule 5."""
         resting, poller = self._resting.get(port), self._poller
         while resting:
             connection = resting.pop()
+            self._count -= 1
             if connection.polls == poller.polls:
                 poller.poll()
             is_known = repeatable and connection.polls != poller.polls
@@ -107,12 +109,13 @@ class SkillConnections:
         if resting is None:
             resting = self._resting[connection.port] = []
         connection.answered, connection.is_new = None, False
-        is_full = len(resting) >= RESTING_MAX or len(self) >= self._resting_max
+        is_full = len(resting) >= RESTING_MAX or self._count >= self._resting_max
         if self._closed or connection.port in self._late or is_full:
             self.drop(connection)
             return
         connection.since, connection.polls = now, self._poller.polls
         resting.append(connection)
+        self._count += 1
 
     def rest_of_task(self, sock: socket.socket, port: int) -> None:
         """Keep a connection that a task had."""
@@ -131,6 +134,7 @@ class SkillConnections:
         """Close a connection, at rest or not."""
         with contextlib.suppress(KeyError, ValueError):
             self._resting[connection.port].remove(connection)
+            self._count -= 1
         self._poller.forget(connection.socket)
         connection.socket.close()
 
