@@ -12,7 +12,7 @@ from omac.domain.kernel.sizes import shown_size
 from omac.journal.event_kinds import SCHEMA
 from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import Mark
-from omac.journal.segment import SUFFIX, Segment, SegmentError, SegmentPrunedMeanwhile, folder_of
+from omac.journal.segment import SUFFIX, Segment, SegmentError, SegmentPrunedMeanwhile, folder_of, require_plain
 
 BUSY_MS = 5_000
 LOG_SHARE = 8  # of a full disk: a write-ahead log of one part or more is worth leaving behind
@@ -179,6 +179,7 @@ def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> Journ
         factory=JournalConnection,
     )  # fmt: skip
     try:
+        require_plain(connection)
         if lacks_happened(connection):
             connection.execute(_FIRST_LAYOUT)
         connection.execute("PRAGMA query_only=ON")

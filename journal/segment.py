@@ -94,6 +94,7 @@ def open_segment(journal: str, journal_id: str, segment: Segment) -> sqlite3.Con
     )
     try:
         connection.execute("PRAGMA query_only=ON")
+        require_plain(connection)
         whose = connection.execute("SELECT journal, first, last FROM segment").fetchone()
         if whose != (journal_id, segment.first, segment.last):
             raise SegmentError(segment, "segment-swapped", f"is another one in its place: {_described(whose)}")
@@ -108,6 +109,13 @@ def open_segment(journal: str, journal_id: str, segment: Segment) -> sqlite3.Con
             raise _another_size(segment, size) from error
         raise SegmentError(segment, "segment-altered", f"cannot be read: {error}") from error
     return connection
+
+
+def require_plain(connection: sqlite3.Connection) -> None:
+    """Raise sqlite3.DatabaseError where a file has more than tables and indexes that hold what was written: views,
+    triggers and computed columns, of which a small one may take all memory, or an endless time, to be read."""
+    for kind, name in connection.execute(_COMPUTED):
+        raise sqlite3.DatabaseError(f"malformed: its {kind} {quoted(name)} computes, as nothing of omac's does")
 
 
 def missing_segments(journal: str, segments: Sequence[Segment]) -> Iterator[SegmentError]:
@@ -352,3 +360,7 @@ CREATE TABLE event (
 );
 """
 _INDEX = "CREATE UNIQUE INDEX event_version ON event (stream, version) WHERE version IS NOT NULL"
+_COMPUTED = """
+SELECT type, name FROM sqlite_master AS made WHERE coalesce(rootpage, 0) = 0  -- views, triggers and virtual tables
+    OR EXISTS (SELECT 1 FROM pragma_table_xinfo(made.name) WHERE hidden)  -- generated columns
+"""

@@ -15,6 +15,7 @@ from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.config import oid_bytes_of
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, Rule, RuleNode
+from omac.domain.kernel.refusal import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class GitFolder:
         name = entry.name
         child = node.child(name)
         if child is not None and child.rule and child.rule.is_open and entry.is_file(follow_symlinks=False):
+            if child.rule.is_lock and not self._inspection.while_running:
+                self._lock(entry, f"{path}/{name}")
             return
         here = f"{within}/{name}" if within else name
         if self._only and not within and name not in self._only:
@@ -199,6 +202,18 @@ class GitFolder:
             self._baseline.operations.add(path)
         elif path not in self._baseline.operations:
             self._inspection.report(path, "is an operation that was begun and not finished")
+
+    def _lock(self, entry: Entry, path: str) -> None:
+        """Report a lock that was left: a git that is killed with the sandbox removes none."""
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return  # it was one of the host's
+        if self._inspection.is_first:
+            self._baseline.note(path, stamp_of(status))
+        elif not self._was_there(path, status):
+            message = f"keeps git from writing there, and was left: rm {quoted(path)}, unless a git works there now"
+            self._inspection.report(path, message)
 
     def _file(self, folder: int, entry: Entry, path: str, here: str, rule: Rule) -> None:
         """Judge a regular file by the rule of its place."""

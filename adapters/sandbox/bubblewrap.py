@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from omac.domain.sandbox.confinement import Entry, Policy
 
-ARGUMENTS_MAX = 9_000 - 200  # bubblewrap takes 9,000
+WORDS_MAX = 100  # of a command: a longer one goes past bubblewrap
+ARGUMENTS_MAX = 9_000 - WORDS_MAX - 100  # bubblewrap takes 9,000, with the command
 NAMESPACES = (
     "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--disable-userns",
     "--die-with-parent", "--cap-drop", "ALL",
@@ -80,7 +81,7 @@ def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
     for path in [*masks, "/dev", "/"]:  # now that everything below them has its place
         words += ["--remount-ro", path]
     words += ["--chdir", policy.workdir, "--seccomp", files.add(filter_program)]
-    if len(words) > ARGUMENTS_MAX:
+    if len(words) + len(policy.fence) > ARGUMENTS_MAX:
         message = f"the policy for {policy.workdir} has {len(policy.entries)} paths, more than bubblewrap can mount"
         raise Refusal("policy-too-large", message, fix=["omac sandbox run --explain -- true  # which are they?"])
     return words

@@ -207,11 +207,15 @@ class UnderBubblewrap(HeldProgram):
         kill(child)
 
     def _inside(self) -> list[str]:
-        """The program, or the stage that becomes it where something must be done inside first."""
-        if self.terminal.foreground or self.policy.fence:
+        """The program, or the stage that becomes it where something must be done inside first, or bubblewrap would not
+        take so many words."""
+        is_long = len(self.argv) > bubblewrap.WORDS_MAX
+        if self.terminal.foreground or self.policy.fence or is_long:
             from omac.adapters.sandbox import stage
 
-            return stage.command(self.argv, self.policy.fence, self.bind_ports)
+            words = self._files.add(b"\0".join(map(os.fsencode, self.argv))) if is_long else ""
+            argv = [] if is_long else self.argv
+            return stage.command(argv, self.policy.fence, self.bind_ports, words=words)
         return self.argv
 
     def _target(self) -> int | None:

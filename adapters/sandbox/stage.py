@@ -26,10 +26,11 @@ def command(
     fence: tuple[str, ...],
     bind_ports: tuple[int, ...] | None = None,
     *,
+    words: str = "",
     python: str = sys.executable,
 ) -> list[str]:
-    """Return the command for bubblewrap that in the end runs `argv`. The first word of `argv` is the program's path
-    inside.
+    """Return the command for bubblewrap that in the end runs `argv`; the words that the descriptor `words` reads, each
+    but the first behind a NUL, where `argv` is empty. The first word is the program's path inside.
 
     `python` and omac's own installation must be readable inside. `fence` and `bind_ports` are for `landlock.fence`.
     Call this while signals are as they were when omac began.
@@ -40,13 +41,13 @@ def command(
     for _ in range(4):  # omac/adapters/sandbox/stage.py
         home = os.path.dirname(home)
     ports = "any" if bind_ports is None else ",".join(map(str, bind_ports))
-    return [python, "-I", "-S", "-c", _SOURCE, home, ",".join(let_in), ports, str(len(fence)), *fence, *argv]
+    return [python, "-I", "-S", "-c", _SOURCE, home, ",".join(let_in), ports, words, str(len(fence)), *fence, *argv]
 
 
 def main(arguments: list[str]) -> None:
     """Become the program, or end with CANNOT_RUN or NOT_FOUND and one line that says why."""
-    let_in, ports, count = _numbers(arguments[0]), arguments[1], int(arguments[2])
-    fence, argv = arguments[3 : count + 3], arguments[count + 3 :]
+    let_in, ports, words, count = _numbers(arguments[0]), arguments[1], arguments[2], int(arguments[3])
+    fence, argv = arguments[4 : count + 4], arguments[count + 4 :] or _read(int(words))
     default()
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, let_in)  # with what has come meanwhile
     _take_back_locale()
@@ -62,6 +63,11 @@ def main(arguments: list[str]) -> None:
         os.execv(argv[0], argv)  # noqa: S606 - no shell is wanted
     except OSError as failure:
         _end(*_why(argv[0], failure))
+
+
+def _read(descriptor: int) -> list[str]:
+    with open(descriptor, "rb") as file:
+        return os.fsdecode(file.read()).split("\0")
 
 
 def _numbers(listed: str) -> list[int]:

@@ -33,9 +33,10 @@ LIST_BYTES_MAX = 64 << 20  # of refs, and of their logs
 
 class Rule:
     """One line of the table. `judge` is the name of a judge of the content, empty for any content; `named` that of a
-    judge of the path below the git folder; `clean_by` that of a function that takes out what may not be there."""
+    judge of the path below the git folder; `clean_by` that of a function that takes out what may not be there.
+    `is_lock`: the file is there while a git works, and keeps others from it."""
 
-    __slots__ = ("bytes_max", "clean_by", "is_open", "judge", "kind", "named", "otherwise", "path", "writer")
+    __slots__ = ("bytes_max", "clean_by", "is_lock", "is_open", "judge", "kind", "named", "otherwise", "path", "writer")
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Rule:
         bytes_max: int = TEXT_BYTES_MAX,
         clean_by: str = "",
         named: str = "",
+        is_lock: bool = False,
     ) -> None:
         self.path = path
         self.kind = kind
@@ -58,6 +60,7 @@ class Rule:
         self.bytes_max = bytes_max
         self.clean_by = clean_by
         self.named = named
+        self.is_lock = is_lock
 
 
 def _texts(folder: str, names: str, judge: str = "") -> list[Rule]:
@@ -177,7 +180,8 @@ _OF_A_REPOSITORY = [
     Rule("branches/*", "", NOBODY, RESTORE),
     Rule("remotes", kind=FOLDER),
     Rule("remotes/*", "", NOBODY, RESTORE),
-    *_texts("", "description gc.log gc.pid gitk.cache"),
+    *_texts("", "description gc.log gitk.cache"),
+    Rule("gc.pid", is_lock=True),
     Rule("opencode", "oid"),  # by which OpenCode knows the repository again: its first commit
     Rule("worktrees", kind=FOLDER),
     Rule("rr-cache/{oid}/{image}"),
@@ -316,7 +320,7 @@ class _Pattern:
 
 
 _LOCK = RuleNode()
-_LOCK.rule = Rule("lock")
+_LOCK.rule = Rule("lock", is_lock=True)
 
 
 def _compiled(rules: tuple[Rule, ...]) -> RuleNode:

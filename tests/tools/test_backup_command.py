@@ -3,6 +3,9 @@
 import json
 import os
 import shutil
+import sqlite3
+from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from unittest import mock
 
@@ -48,6 +51,49 @@ def test_from_loss_back_to_work(omac: Omac, tmp_path: Path) -> None:
     assert position(omac) == made["position"]
     assert "echo" in omac.ok("approvals")
     assert [skill["name"] for skill in omac.serve().activate(project)["skills"]] == ["echo"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE journal RENAME TO other; CREATE VIEW journal AS SELECT * FROM other",
+        "ALTER TABLE head ADD COLUMN x AS (hex(zeroblob(4)))",
+        "CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM spooled; END",
+        "CREATE VIRTUAL TABLE other USING fts5(x)",
+    ],
+    ids=("view", "generated column", "trigger", "virtual table"),
+)
+def test_a_backup_that_computes(omac: Omac, tmp_path: Path, change: str) -> None:
+    """A file that would compute what is read of it, which may have no end or take all memory, or would change what is
+    written to it, is neither restored nor read."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    copy = tmp_path / "copy.db"
+    omac.ok("journal", "backup", str(copy))
+    with closing(sqlite3.connect(copy)) as connection:
+        connection.executescript(change)
+    before = position(omac)
+    for command in (("journal", "restore", str(copy), "--yes"), ("audit", "--journal", str(copy))):
+        done = omac.run(*command)
+        assert (done.status, "computes" in done.err) == (10, True), done
+    assert position(omac) == before
+
+
+def test_a_segment_that_computes(omac: Omac, tmp_path: Path) -> None:
+    """The same holds for the segments of a backup, whose digests it states itself."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.ok("checkpoint")
+    omac.ok("journal", "seal")
+    copy = tmp_path / "copy.db"
+    omac.ok("journal", "backup", str(copy))
+    (segment,) = (tmp_path / "copy.db.segments").iterdir()
+    segment.chmod(0o600)
+    with closing(sqlite3.connect(segment)) as connection:
+        connection.executescript("ALTER TABLE segment RENAME TO other; CREATE VIEW segment AS SELECT * FROM other")
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        stated = (segment.stat().st_size, sha256(segment.read_bytes()).hexdigest())
+        connection.execute("UPDATE segment SET bytes = ?, sha256 = ?", stated)
+    done = omac.run("journal", "restore", str(copy), "--yes")
+    assert (done.status, "computes" in done.err) == (10, True), done
 
 
 @needs_bubblewrap

@@ -231,6 +231,19 @@ def test_unfinished_rebase(workdir: Path, home: Path) -> None:
     )
 
 
+def test_locks_of_a_git_that_was_killed(workdir: Path, home: Path) -> None:
+    """A lock that is left keeps the host's git from its work: it is reported, unless it was there at launch, and no
+    program need have meant it."""
+    host("git", "worktree", "add", "-q", "../w", cwd=workdir, home=home)
+    there, new = ("HEAD.lock",), ("index.lock", "gc.pid", "refs/heads/x.lock", "worktrees/w/index.lock")
+    host("touch", *(f".git/{name}" for name in there), cwd=workdir, home=home)
+    inside = run_inside(workdir, "cd .git; touch " + " ".join(new), home=home)
+    locks = {finding.path: finding.what for finding in inside.findings}
+    assert locks.keys() == {f"{workdir}/.git/{name}" for name in new}, inside.findings
+    assert all(f"was left: rm {path}, unless" in what for path, what in locks.items())
+    assert run_inside(workdir, "true", home=home).findings == []
+
+
 def test_set_user_id(workdir: Path, home: Path) -> None:
     """A new file loses its set-uid and set-gid bits; a file that existed at launch keeps them."""
     (workdir / "old").write_text("")

@@ -209,6 +209,18 @@ def test_what_cannot_be_run(mine: Box, command: str, status: int) -> None:
     assert "Traceback" not in done.err
 
 
+def test_a_command_of_many_words(world: Box) -> None:
+    """A command may have more words than bubblewrap takes, of any bytes; only its own descriptors are there."""
+    words = ["", "a b", "x\ny", "\udcff", *map(str, range(20_000))]
+    script = 'printf "%s|" $# "$1" "$2" "$3" "$4"; for last; do :; done; echo $last /proc/$$/fd/*'
+    done = world.run("sh", "-c", script, "sh", *words)
+    assert done.status == 0, done.err
+    said, *descriptors = re.split(r" /proc/\d+/fd/", done.out)
+    assert said == f"{len(words)}||a b|x\ny|\ufffd|19999"
+    assert len(descriptors) <= 4  # the standard three, and the folder that the shell lists
+    assert (missing := world.run("nosuch", *words)).status == 127, missing
+
+
 def test_streams_of_every_kind(mine: Box) -> None:
     """A file, a pipe and /dev/null serve as standard streams; 1 MiB arrives whole and in order."""
     data = os.urandom(1 << 20)
