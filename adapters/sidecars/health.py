@@ -63,7 +63,7 @@ def _explain(seen: _Probed, health: Health, port: int, pids: Collection[int]) ->
     reached = answering(port)
     if reached and not process.owns_listener(pids, port):
         return f"port {port} is held by another process; {seen.text}"
-    text = f"{seen.text}, for {health.timeout_ms} ms"
+    text = f"{seen.text}, for {health.timeout_ms} ms (sidecar.health.timeout_ms)"
     if seen.listened:
         return text
     inodes = process.socket_inodes(pids)

@@ -155,7 +155,7 @@ def _changeable(source: str, program: str) -> Refusal:
         "skill-invalid",
         f"{printable(source)} runs with {printable(program)}, which an agent may change: the changed program would get "
         "your secrets",
-        fix=[f"ls -l {quoted(printable(program))}", f"${{EDITOR:-vi}} {quoted(printable(source))}/omac.yaml"],
+        fix=[f"ls -l {quoted(program)}", f"${{EDITOR:-vi}} {quoted(source)}/omac.yaml"],
     )
 
 

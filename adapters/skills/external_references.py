@@ -61,7 +61,7 @@ def require_unchangeable(source: str, relpath: str, paths: list[str]) -> None:
         if fault:
             culprit = os.path.join(source, relpath)
             text = f"names {printable(path)}, which is not in the skill folder and {fault}: a copy would run that"
-            raise Uncopyable(culprit, text, f"grep -n / {quoted(printable(culprit))}  # keep it inside the folder")
+            raise Uncopyable(culprit, text, f"grep -n / {quoted(culprit)}  # keep it inside the folder")
 
 
 def _project_of(source: str) -> str:

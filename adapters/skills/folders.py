@@ -126,4 +126,4 @@ def _outside(shown: str, roots: tuple[str, ...]) -> Refusal:
 
 def _list_parent(path: str) -> str:
     """The command that shows what there is instead."""
-    return f"ls -la {quoted(printable(os.path.dirname(path.rstrip('/')) or '/'))}"
+    return f"ls -la {quoted(os.path.dirname(path.rstrip('/')) or '/')}"

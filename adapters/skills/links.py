@@ -104,7 +104,7 @@ class Links:
         config = f"{venv}/pyvenv.cfg" if venv else "pyvenv.cfg"
         if folder != "bin" or not name.startswith("python") or config not in self._files:
             text = f"is a link to {printable(target)}, which is outside the skill folder"
-            look = f"ls -l {_quoted(path)}  # put the file itself in its place, or remove the link"
+            look = f"ls -l {quoted(path)}  # put the file itself in its place, or remove the link"
             raise Uncopyable(path, text, look)
         try:
             resolved = os.path.realpath(target_path, strict=True)
@@ -113,7 +113,7 @@ class Links:
             resolved, fault = target_path, f"cannot be read ({error.strerror})"
         if fault:
             text = f"is a virtual environment's link to {printable(target)}, and {printable(resolved)} {fault}"
-            anew = f"/usr/bin/python3 -m venv --clear {_quoted(os.path.join(self._source, venv))}"
+            anew = f"/usr/bin/python3 -m venv --clear {quoted(os.path.join(self._source, venv))}"
             raise Uncopyable(path, text, f"{anew}  # an interpreter that only root can change")
         return resolved
 
@@ -155,7 +155,3 @@ def others_hold(status: os.stat_result) -> str | None:
 def parts_of(path: str) -> list[str]:
     """The names in a path that lead somewhere."""
     return [part for part in path.split("/") if part not in ("", ".")]
-
-
-def _quoted(path: str) -> str:
-    return quoted(printable(path))

@@ -15,7 +15,6 @@ from omac.adapters.skills.links import Links, Uncopyable
 from omac.adapters.skills.relocation import UNSPELT, WHOLE_BYTES_MAX, beginning, extent, is_whole, mentions_of
 from omac.adapters.skills.tree import BundleReader, read_link, walk
 from omac.domain.kernel.refusal import quoted
-from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.bundle import (
     PRUNED_FOLDERS,
     UNCOPIED_FOLDERS,
@@ -182,4 +181,4 @@ _SPECIAL = {
 
 
 def _removal(path: str) -> str:
-    return f"rm {quoted(printable(path))}"
+    return f"rm {quoted(path)}"

@@ -7,6 +7,7 @@ exit code, and as text for a person.
 from __future__ import annotations
 
 from omac.domain.kernel import PlainData
+from omac.domain.kernel.terminal_escaping import is_plain
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest of this module
 if TYPE_CHECKING:
@@ -134,10 +135,20 @@ def problem_of(error: OSError) -> str:
 
 
 def quoted(word: str) -> str:
-    """A word of a command that can be pasted (shlex.quote)."""
+    """A word of a command that can be pasted: as `shlex.quote` has it, or between $' and ' where a terminal would obey
+    or hide a character of it."""
     import shlex  # errors alone need it, and it takes longer to load than all the rest of this module
 
-    return shlex.quote(word)
+    if is_plain(word):
+        return shlex.quote(word)
+    return f"$'{''.join(map(_quoted_character, word))}'"
+
+
+def _quoted_character(char: str) -> str:
+    if is_plain(char):
+        return f"\\{char}" if char in "\\'" else char
+    is_byte = "\udc80" <= char <= "\udcff"  # of a path that is no text
+    return "".join(f"\\{byte:03o}" for byte in char.encode(errors="surrogateescape" if is_byte else "surrogatepass"))
 
 
 class Refusal(Exception):

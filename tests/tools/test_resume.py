@@ -57,6 +57,21 @@ def test_each_goes_on_in_its_own_words(omac: Omac, shop: Path, name: str) -> Non
         assert "  try: omac continue\n" in done.err
 
 
+@pytest.mark.parametrize(
+    ("name", "unattended", "last", "by_id"),
+    [("opencode", "run", "--continue", "--session 0b3c"), ("codex", "exec", "resume --last", "resume 0b3c")],
+)
+@pytest.mark.full
+def test_one_prompt_without_a_terminal(
+    omac: Omac, shop: Path, name: str, unattended: str, last: str, by_id: str
+) -> None:
+    """The arguments for a session come behind the agent's own command for one prompt, not ahead of it."""
+    assert omac.run(*BARE, name, cwd=shop).status == 0
+    for options, session in ((), last), (("-s", "0b3c"), by_id):
+        done = omac.process("continue", *options, "--no-sandbox", "--", unattended, "go on", cwd=shop)
+        assert done.out.strip().endswith(f" {unattended} {session} go on"), done
+
+
 @pytest.mark.full
 def test_the_options_of_a_start(omac: Omac, shop: Path) -> None:
     """Continue and resume take each option that omac start takes."""

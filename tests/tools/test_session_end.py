@@ -83,6 +83,18 @@ def test_what_a_skill_answered_with_5xx_is_counted(omac: Omac) -> None:
     assert end_of(done.err)[0] == "  used      slack 2 calls (1 answered with 5xx)"
 
 
+def test_skills_that_do_not_fit_are_counted(omac: Omac) -> None:
+    """The report names the skills that fit in its line, and counts the others; none is cut off in the middle."""
+    project = omac.root / "shop"
+    for number in range(5):
+        name = f"stock-{number}"
+        omac.skill(project, name, META.replace("name: slack", f"name: {name}").replace("mount: chat", f"mount: {name}"))
+    done = omac.run(
+        *BARE, "--workdir", str(project), "--", "sh", "-c", 'curl -s $(env | sed -n "s/^OMAC_STOCK.*_BASE=//p")'
+    )
+    assert end_of(done.err)[0] == "  used      stock-0 1 call (1 refused), stock-1 1 call (1 refused) and 3 more"
+
+
 @pytest.mark.parametrize("sandbox", [[], ["--no-sandbox"]])
 def test_nothing_to_tell_is_silent(omac: Omac, shop: Path, sandbox: list[str]) -> None:
     """The report is left out if there is nothing to report, in a repository or not, in a sandbox or not. Earlier

@@ -243,6 +243,23 @@ def test_what_is_large_is_bounded(house: Omac, project: Path) -> None:
     assert len(out.splitlines()) < 20
 
 
+def test_the_own_code_of_a_skill_comes_first(house: Omac, project: Path) -> None:
+    """The files that a person has to read are listed, printed and compared before those of installed packages."""
+    folder = source(project)
+    for packages in (".venv/lib", "node_modules/some"):
+        (folder / packages).mkdir(parents=True)
+        (folder / packages / "0.js").write_text("of a package\n")
+    listed = house.ok("show", "echo", cwd=project).splitlines()
+    own = sorted(path.name for path in folder.iterdir() if path.is_file())
+    start = next(number for number, line in enumerate(listed) if line.endswith(" files:"))
+    assert [line.split()[-1] for line in listed[start + 1 :][: len(own)]] == own
+    assert house.run("approve", "echo", cwd=project).status == 0
+    (folder / own[-1]).write_text("changed\n")
+    (folder / ".venv/lib/0.js").write_text("changed\n")
+    compared = [line for line in house.run("diff", "echo", cwd=project).out.splitlines() if line.startswith("+++")]
+    assert compared == [f"+++ now/{own[-1]}", "+++ now/.venv/lib/0.js"]
+
+
 def test_contents_are_printed(house: Omac, project: Path) -> None:
     """Every text file is printed with line numbers; a binary file is only named."""
     (source(project) / "data.bin").write_bytes(b"\0")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -97,6 +98,17 @@ def test_the_form_is_printed(house: Omac) -> None:
     example = house.ok("skill", "schema", "--example", extra={"OMAC_SANDBOX": "1"})
     assert example == (ECHO_SKILL / "omac.yaml").read_text()
     assert Path(house.ok("skill", "schema", "--example", "--path").strip()).read_text() == example
+
+
+def test_what_is_proposed_can_be_pasted(house: Omac) -> None:
+    """The proposed commands work in a folder whose name a terminal would not show as it is."""
+    project = house.root / "new\nline\x1b[2J's"
+    new(house, project, "slack")
+    proposed = [
+        line.removeprefix("  try: ") for line in house.run("skill", "new", "slack", cwd=project).err.splitlines()[1:]
+    ]
+    assert [line.split()[0] for line in proposed] == ["omac", "ls"]
+    assert subprocess.run(["bash", "-c", proposed[1]], capture_output=True, check=True).stdout.count(b"\n") == 6
 
 
 def test_nothing_is_overwritten(house: Omac) -> None:

@@ -4,7 +4,7 @@ All of it may have been written by an agent: it is escaped, and bounded.
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -13,6 +13,7 @@ from omac.domain.credentials.credential import Credential
 from omac.domain.directories.skill_plan import drift, unmet
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted, shown_size
+from omac.domain.skills.bundle import considered
 from omac.domain.skills.meta import Config, FoundSkill, Secret
 from omac.domain.skills.registration import Code
 from omac.services.ports import SkillFolders
@@ -112,11 +113,17 @@ def frozen(
 
 
 def files_of(files: LiveFiles) -> dict[str, FileEntry]:
-    """Return what is in a folder by relpath. Raises Refusal (skill-invalid)."""
+    """Return what is in a folder by relpath, in reading order. Raises Refusal (skill-invalid)."""
     try:
-        return files.entries()
+        entries = files.entries()
     except OSError as error:
         raise Refusal("skill-invalid", f"{error.filename or files.path} {error.strerror}") from None
+    return {relpath: entries[relpath] for relpath in _reading_order(entries)}
+
+
+def _reading_order(relpaths: Iterable[str]) -> list[str]:
+    """Return them with the skill's own code first: thousands of files of `node_modules` or `.venv` would bury it."""
+    return sorted(relpaths, key=lambda relpath: (not considered(relpath), relpath))
 
 
 def show_purpose(reviewed: Review, environment: Mapping[str, str]) -> None:
@@ -160,7 +167,7 @@ def differences(
     assert reviewed.approved is not None, "its callers ask before"
     copy = approved_copy(environment, journal, reviewed.approved)
     before, now = files_of(copy), files_of(files)
-    for relpath in sorted({*before, *now}):
+    for relpath in _reading_order({*before, *now}):
         old, new = before.get(relpath), now.get(relpath)
         if old is None or new is None or old.target is not None or new.target is not None:
             yield from _whole(relpath, old, new, files)

@@ -47,8 +47,8 @@ def _lines(use: RunUse, commits: Sequence[NewCommits], width: int) -> list[str]:
     lines = []
     if use.calls:
         most = sorted(use.calls.items(), key=lambda item: (-item[1].all, item[0]))
-        uses = [f"{name} {_calls(calls)}" for name, calls in most[:SKILLS_SHOWN]]
-        lines.append(_line("used", ", ".join(uses) + _more(len(most) - SKILLS_SHOWN)))
+        uses = [f"{printable(name)} {_calls(calls)}" for name, calls in most]
+        lines.append(_line("used", _fitting(uses, width - LABELLED)))
     for number, group in enumerate(commits[:BRANCHES_SHOWN]):
         more = _more(len(commits) - BRANCHES_SHOWN) if number == BRANCHES_SHOWN - 1 else ""
         count = f"{group.number}{'+' if group.number == COMMITS_MAX else ''} commit{'' if group.number == 1 else 's'}"
@@ -69,6 +69,12 @@ def _quoted(text: str, width: int) -> str:
     """A text between quotes, none of which is its own; `width` is what is between them."""
     shown = printable(repr(text))
     return shown[0] + elided(shown[1:-1], width) + shown[0]
+
+
+def _fitting(texts: Sequence[str], width: int) -> str:
+    """Return the first texts that fit in `width` columns, SKILLS_SHOWN at most and one at least, and how many more."""
+    shown = [", ".join(texts[:number]) + _more(len(texts) - number) for number in range(1, SKILLS_SHOWN + 1)]
+    return next((line for line in reversed(shown) if columns(line) <= width), shown[0])
 
 
 def _line(label: str, text: str) -> str:

@@ -85,10 +85,12 @@ def installed_environment(environment: Mapping[str, str]) -> Mapping[str, str] |
 
 def begin(session: str, environment: Mapping[str, str]) -> dict[str, Any]:
     """Activate the session's directory; returns what the agent takes from a hook. Raises Refusal, OSError."""
+    import shlex  # not `quoted`, whose $'...' not every sh reads
+
     manifest = call("activate", {"dir": _directory(environment), "session": session}, environment)
     variables = manifest.get("env") or {}
     texts = [environment.get("OMAC_SANDBOX_BRIEFING", ""), str(manifest.get("context") or "")]
-    lines = [f"export {name}={quoted(value)}" for name, value in variables.items()]
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     if path := _environment_file(environment):
         lines.append(f"unset {' '.join(CONTROL_VARIABLES)}")
         with open(path, "a", encoding="utf-8") as file:

@@ -58,7 +58,7 @@ async def test_never_healthy(spawn: Spawn) -> None:
     sidecar = await spawn(*SERVER, "HTTP/1.1 503 Not Yet")
     with pytest.raises(ProbeFailed) as caught:
         await sidecar.probe(Health(path="/ready?x=1", timeout_ms=400, interval_ms=20))
-    assert str(caught.value) == "GET /ready?x=1 answered 503, for 400 ms"
+    assert str(caught.value) == "GET /ready?x=1 answered 503, for 400 ms (sidecar.health.timeout_ms)"
 
 
 async def test_wrong_port(spawn: Spawn, printed: Printed, tmp_path: Path) -> None:

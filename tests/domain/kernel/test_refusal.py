@@ -2,14 +2,16 @@
 
 import ast
 import inspect
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import cast
 
 import pytest
 from tables import failing
 
-from omac.domain.kernel.refusal import REASONS, Reason, Refusal
+from omac.domain.kernel.refusal import REASONS, Reason, Refusal, quoted
 
 
 def test_every_reason_can_leave_omac() -> None:
@@ -50,3 +52,14 @@ def test_the_type_of_reasons_lists_them_all() -> None:
         and ast.unparse(node.targets[0]) == "Reason"
     ]
     assert list(ast.literal_eval(listed)) == list(REASONS)
+
+
+def test_a_quoted_word_can_be_pasted() -> None:
+    """A shell reads from what is shown exactly the bytes of a word, whatever its characters; a plain word stays so."""
+    words = ["plain", "a b", "it's", "new\nline", "tab\t'\\ and \x1b[2J", "\u202eübel", "byte \udcff", "$(id)\x07", ""]
+    assert all(quoted(word).isprintable() for word in words)
+    line = f"printf '%s\\0' {' '.join(map(quoted, words))}"
+    printed = subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout
+    assert printed.split(b"\0")[:-1] == [os.fsencode(word) for word in words]
+    assert quoted("plain") == "plain"
+    assert quoted("it's") == "'it'\"'\"'s'"

@@ -53,6 +53,13 @@ def within(document: dict[str, Any], section: str) -> dict[str, Any]:
     return part
 
 
+def test_the_example_explains_each_key() -> None:
+    """What `omac skill schema --example` prints has each key of each section, in use or behind a comment sign."""
+    (example,) = [path.read_text() for path in EXAMPLES if path.parent.name == "echo"]
+    keys = {path.rpartition(".")[2] for path in DESCRIPTIONS}
+    assert {key for key in keys if f"{key}:" not in example} == set()
+
+
 def test_what_is_shipped_is_made_of_the_types() -> None:
     """The shipped file is made of the types. If it differs, `json.dumps(schema(), indent=2)` is the new file."""
     assert SHIPPED.read_text() == json.dumps(schema(), indent=2) + "\n"
