@@ -208,6 +208,7 @@ def restore(
     if (restored.id, restored.position) != (copy.id, copy.position):
         message = f"{path} is not what was restored: it ends at position {restored.position}, not {copy.position}"
         raise Refusal("journal-damaged", message, fix=[f"ls -l {quoted(path)}*"])
+    mark.trust()
     mark.write(copy.id, copy.position)
     if mark.read() != (copy.id, copy.position):
         message = f"the journal {path} is restored, but its mark {mark.file} cannot be written"

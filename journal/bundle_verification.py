@@ -27,6 +27,7 @@ from omac.journal.bundle import (
     LeafContent,
     digest_of,
 )
+from omac.journal.bundle_checkpoints import BundleCheckpoints
 from omac.journal.checkpoint import TEXT_MAX, Checkpoint, VerifierKey, verified, verified_note
 from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
 from omac.journal.openings import require_committed
@@ -85,7 +86,7 @@ def verify_bundle(
         manifest, known = _manifest(folder, keys)
         flaws = list(_of_files(folder, manifest))
         checkpoint = _checkpoint(folder, manifest, known)
-        evidence = _Evidence(folder, manifest, checkpoint, progress)
+        evidence = _Evidence(folder, manifest, checkpoint, known, progress)
         digest = derive(manifest, evidence.contents())
         evidence.require_whole()
         data = _data_file(manifest)
@@ -167,13 +168,20 @@ class _Evidence:
     """The lines of evidence and of gaps, in the order of positions, as they are read."""
 
     def __init__(
-        self, folder: str, manifest: BundleManifest, checkpoint: Checkpoint, progress: Callable[[int, int], None]
+        self,
+        folder: str,
+        manifest: BundleManifest,
+        checkpoint: Checkpoint,
+        keys: Sequence[VerifierKey],
+        progress: Callable[[int, int], None],
     ) -> None:
         self._folder = folder
         self._manifest = manifest
         self._checkpoint = checkpoint
         self._progress = progress
         self._tree = MerkleTree()
+        has_all = not manifest.filters  # in a part the events that a checkpoint counts are hashes
+        self._own = BundleCheckpoints(manifest.journal, manifest.late, keys) if has_all else None
         self._is_read = False
         self.events = self._without_content = 0
         self._last = 0  # the position of the last line
@@ -219,7 +227,10 @@ class _Evidence:
             raise BundleError(EVIDENCE, f"position {line.position} comes after {self._tree.size}", number)
         if bool(line.content) == bool(line.leaf) or (line.leaf and len(line.leaf) != HASH_BYTES):
             raise BundleError(EVIDENCE, "it has a content or a leaf, and not both", number)
-        self._tree.append(line.leaf or leaf_hash(line.content))
+        leaf = line.leaf or leaf_hash(line.content)
+        self._tree.append(leaf)
+        if self._own is not None:
+            self._own.append(leaf)
         self.events += 1
         self._last = line.position
         self._progress(self.events, self._manifest.events)
@@ -236,6 +247,8 @@ class _Evidence:
             raise BundleError(EVIDENCE, f"its content is that of position {content.position}", number)
         try:
             require_committed(content.kind, content.body, line.openings)
+            if self._own is not None and (flaw := self._own.problem(content.kind, content.body)):
+                raise BundleError(EVIDENCE, flaw, number)
         except (ValueError, Refusal) as problem:
             raise BundleError(EVIDENCE, str(problem), number) from None
         return content

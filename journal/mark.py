@@ -3,6 +3,9 @@
 So a journal that was removed, emptied or put back from an old copy is not taken for a first start, or for the whole
 truth. A mark is written when a journal is closed or idle, not at each commit: it never claims too much. One that
 cannot be read counts for nothing.
+
+Beside the mark a link leads to a journal elsewhere. A launch that could write in the journal's folder, and knew nothing
+of its use, renames the link (`adapters/files/journal_in_use.py: distrust`): the journal is believed no more.
 """
 
 import contextlib
@@ -14,6 +17,7 @@ from omac.domain.kernel.refusal import Refusal, quoted
 
 FOLDER = "journals"  # in the state directory
 BYTES_MAX = 256
+PATH, EXPOSED = ".path", ".exposed"  # behind the mark's name: the link, and the same once the journal is distrusted
 
 
 class Mark(NamedTuple):
@@ -51,6 +55,9 @@ class Mark(NamedTuple):
             finally:
                 os.close(descriptor)
             os.replace(draft, self.file)
+            is_elsewhere = os.path.dirname(os.path.dirname(self.file)) != os.path.dirname(self.path)
+            if is_elsewhere and not os.path.lexists(self.file + PATH):
+                os.symlink(self.path, self.file + PATH)
             return
         with contextlib.suppress(OSError):  # a disk that is full would keep one of every process
             os.unlink(draft)
@@ -60,6 +67,8 @@ class Mark(NamedTuple):
 
         `known` is what `read` returned before the journal was read: both may grow meanwhile.
         """
+        if os.path.lexists(exposed := self.file + EXPOSED):
+            raise self.lost("could have been changed by a program in a sandbox since omac last used it", forget=exposed)
         if known is None:
             return
         if journal_id != known[0]:
@@ -74,10 +83,19 @@ class Mark(NamedTuple):
             missing = f"is missing or empty; omac last saw it at position {known[1]}"
             raise self.lost(missing, "begins a new journal; approvals and records are lost")
 
-    def lost(self, problem: str, otherwise: str = "continues with this journal; later records are lost") -> Refusal:
-        """Return the refusal, with the ways back; `otherwise` says what forgetting the mark does."""
+    def trust(self) -> None:
+        """Believe a journal again that was put in the place of one that a sandbox exposed. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.file + EXPOSED)
+
+    def lost(
+        self, problem: str, otherwise: str = "continues with this journal; later records are lost", forget: str = ""
+    ) -> Refusal:
+        """Return the refusal, with the ways back; `otherwise` says what forgetting the mark, or the file `forget`
+        beside it, does."""
+        otherwise = "believes it as it is" if forget else otherwise
         fix = [
             f"omac journal restore BACKUP --journal {quoted(self.path)}  # a copy made by omac journal backup",
-            f"rm {quoted(self.file)}  # {otherwise}",
+            f"rm {quoted(forget or self.file)}  # {otherwise}",
         ]
         return Refusal("journal-lost", f"the journal {self.path} {problem}", fix=fix)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SPOOL = "spool"  # in the state directory, of the journal that lies in it
+MARKS, LINK = "journals", ".path"  # the folder of marks in it, and a link beside each (`journal/mark.py`)
 NAME_DIGITS = 16
 
 
@@ -53,6 +54,24 @@ def journals(state: str, environment: Mapping[str, str]) -> list[str]:
             except OSError:
                 pass  # it has none yet
     return named
+
+
+def known_journals(state: str) -> dict[str, str]:
+    """Return the journals elsewhere that the state directory has marks of, each by the link that leads to it."""
+    folder = os.path.join(state, MARKS)
+    try:
+        links = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(LINK)]
+        return {link: os.readlink(link) for link in links}
+    except OSError:
+        return {}
+
+
+def distrust(link: str) -> None:
+    """Have the journal to which one of these links leads be believed no more. Raises OSError."""
+    try:
+        os.rename(link, link.removesuffix(LINK) + ".exposed")
+    except FileNotFoundError:
+        pass  # another launch did
 
 
 def spool_of(state: str, journal: str) -> str:

@@ -68,13 +68,22 @@ class StateDir:
         return in_use.spool_of(self.path, journal)
 
     def host_id(self, mint: Callable[[], str]) -> HostId:
-        """The id of this host, minted once. Two processes that mint at once agree on one of the two."""
+        """The id of this host, minted once, and not again where journals were used by it: approvals are of a host. Two
+        processes that mint at once agree on one of the two. Raises Refusal (state-unusable)."""
+        path = os.path.join(self.path, "host-id")
+        if self.has_lost_host_id():
+            message = f"{path} is gone: the approvals in the journal are of the host with the id that it had"
+            raise Refusal("state-unusable", message, fix=["omac doctor --fix  # writes the one that the journal has"])
         name = self._minted("host-id", mint)
         if not (name.isalnum() and 8 <= len(name) <= 64):
-            path = os.path.join(self.path, "host-id")
             message = f"{path} does not hold a host id; it was changed by hand or cut off"
             raise Refusal("state-unusable", message, fix=["omac doctor --fix  # writes the one that the journal has"])
         return HostId(name)
+
+    def has_lost_host_id(self) -> bool:
+        """Return whether the id of this host is gone, while journals were used by it."""
+        was_used = os.path.isdir(os.path.join(self.path, in_use.MARKS))
+        return was_used and not os.path.lexists(os.path.join(self.path, "host-id"))  # in this order: it is made first
 
     def write_host_id(self, host: HostId) -> bool:
         """Write the id of this host again, and return whether that was done: False where the file has an id by now.

@@ -49,7 +49,8 @@ class PlannedFile(NamedTuple):
             self.opened.replace(self.after)
 
 
-Choice = Callable[[Collection[str]], Collection[str]]  # of the hooks that a file shall have, from those it has
+# Of the hooks that a file shall have, from those that it has, and whether the write guard was put there by itself
+Choice = Callable[[Collection[str], bool], Collection[str]]
 
 
 def find(bridge: BridgeFile) -> BridgeFinding:
@@ -65,7 +66,7 @@ def planned(bridge: BridgeFile, choice: Choice, state: InstallationState) -> Ite
     with opened(bridge.file) as file:
         text = file.text()
         states = _inspect(bridge, text).states
-        events = tuple(event for event in bridge.commands if event in choice(states))
+        events = tuple(event for event in bridge.commands if event in choice(states, state.keeps_guard))
         if states == dict.fromkeys(events, "current"):
             yield None
             return

@@ -8,12 +8,14 @@ Rules
    file's digest says which of the two happened.
 3. A request holds what omac inserts and what it makes. Where the file still has the digest that it had then, that is
    enough to restore it to the byte. It never holds what others wrote there.
+4. The write guard that was put there by itself stays when the hooks of sessions go.
 """
 
 from typing import Literal, assert_never
 
 import msgspec
 
+from omac.domain.harness.bridge import GUARDED
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.refusal import Refusal
@@ -56,11 +58,12 @@ Status = Literal["settled", "changing"]
 
 class InstallationState(msgspec.Struct, frozen=True):
     """The state of omac's bridge in one file. `installed` is what omac inserted last, None for nothing; `requested` is
-    the change under way."""
+    the change under way. `keeps_guard`: the write guard was put there by itself."""
 
     status: Status = "settled"
     installed: BridgeChangeRequested | None = None
     requested: BridgeChangeRequested | None = None
+    keeps_guard: bool = False
 
     def before(self, digest: str) -> BridgeChangeRequested | None:
         """Return what omac inserted into the file, which has this digest now; None: nothing that is known."""
@@ -129,11 +132,12 @@ def evolve(state: InstallationState, event: Event) -> InstallationState:
     status = TABLE[state.status, type(event)]
     match event:
         case BridgeChangeRequested():
-            return InstallationState(status, state.installed, event)
-        case BridgeChanged():
-            return InstallationState(status, state.requested if event.events else None)
+            return InstallationState(status, state.installed, event, state.keeps_guard)
+        case BridgeChanged(events=events):
+            keeps_guard = events == (GUARDED,) or (state.keeps_guard and GUARDED in events)
+            return InstallationState(status, state.requested if events else None, None, keeps_guard)
         case _:
-            return InstallationState(status, state.installed)
+            return InstallationState(status, state.installed, None, state.keeps_guard)
 
 
 EVENTS: tuple[type[Event], ...] = (BridgeChangeRequested, BridgeChanged, BridgeChangeFailed)

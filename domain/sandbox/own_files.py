@@ -6,7 +6,7 @@ Rules
    belongs to this user only; it gives none, but to the owner of a folder.
 2. What belongs to another user is reported with the command that shows it, and never changed.
 3. What is removed is no use to anybody: folders of ended runs beyond the latest, and a link to a run that is gone.
-4. A host id that is none is written again where the journal has the state of one host: approvals are of a host.
+4. A host id that is none, or gone, is written again where the journal has the state of one host: approvals are its.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,9 @@ DISK = "disk"
 DISK_BYTES_MIN = 1024 * 1024  # below, an append may fail at any time
 DISK_BYTES_LOW = 64 * 1024 * 1024  # the write-ahead log alone may grow to as much
 
-FlawKind = Literal["missing", "read-only", "not-a-folder", "foreign", "mode", "dangling", "stale", "garbled", "host-id"]
+FlawKind = Literal[
+    "missing", "read-only", "not-a-folder", "foreign", "mode", "dangling", "stale", "garbled", "host-id", "no-host-id"
+]
 MENDABLE: tuple[FlawKind, ...] = ("missing", "mode", "dangling", "stale", "host-id")
 
 
@@ -133,8 +135,12 @@ def _diagnosis(flaw: Flaw) -> Diagnosis:
             says = f"{flaw.path} does not hold what omac wrote there: it was changed by hand or cut off"
             return Diagnosis(NAME, FAIL, says, (list_command(flaw.path),))
         case "host-id":
-            says = f"{flaw.path} does not hold a host id: it was changed by hand or cut off"
+            says = f"{flaw.path} does not hold a host id: it was removed, changed by hand or cut off"
             return Diagnosis(NAME, FAIL, says, ("omac doctor --fix  # writes the one that the journal has",))
+        case "no-host-id":
+            says = f"{flaw.path} is gone, and the journal has the state of no host, or of several"
+            forget = f"rm -r {quoted(flaw.path.rpartition('/')[0] + '/journals')}"
+            return Diagnosis(NAME, FAIL, says, (f"{forget}  # begins as another host, for which nothing is approved",))
         case "stale":
             says = f"{flaw.path} is left of a run that ended"
             return Diagnosis(NAME, WARN, says, ("omac doctor --fix", f"rm -r {path}"))

@@ -18,7 +18,8 @@ OF_A_JOURNAL = ("", "-wal", "-shm", "-journal", ".segments")  # what its files' 
 
 class OwnPaths:
     """State directory, journals, vault key file (also the one that opened the vault last), witness and its token; all
-    are canonical. `journals` are those that lie elsewhere than in the state directory."""
+    are canonical. `journals` are those that lie elsewhere than in the state directory, `missing` are files without
+    which omac makes them later, each with the command that names another."""
 
     def __init__(self, request: SandboxRequest, ports: SandboxPorts) -> None:
         files, state = ports.files, ports.state
@@ -30,17 +31,39 @@ class OwnPaths:
             paths.append(files.canonical(key_file))
         if (key_file := ports.environment.get("OMAC_VAULT_KEY_FILE", "")) and "://" not in key_file:
             paths.append(files.canonical(key_file))
+        named = dict.fromkeys(
+            map(files.canonical, request.omac_files), "omac settings show --show-origin  # which names it"
+        )
+        if key_file and "://" not in key_file:
+            named[files.canonical(key_file)] = "export OMAC_VAULT_KEY_FILE=PATH  # where the program may not write"
+        self.missing = {path: command for path, command in named.items() if not files.exists(path)}
         paths += [f"{journal}{ending}" for journal in self.journals for ending in OF_A_JOURNAL]
         self.paths = tuple(dict.fromkeys(paths))  # of one that is mounted twice, bubblewrap finds the second nowhere
 
     def refuse_writable(self, entries: list[Entry], trees: list[str]) -> None:
-        """Raise Refusal (sandbox-inexpressible) where the program could write beside a journal: SQLite takes files that
-        lie there for parts of it, and they are not there all the time."""
+        """Raise Refusal (sandbox-inexpressible) where the program could make files that omac believes: beside a
+        journal, where SQLite takes them for parts of it, and those that omac would make later."""
+        elsewhere = "export OMAC_JOURNAL=PATH  # or --journal PATH: where the program may not write"
         for journal in self.journals:
-            folder = journal.rpartition("/")[0] or "/"
-            around = governing(entries, folder)
-            if around is not None and around.access == WRITE:
-                elsewhere = "export OMAC_JOURNAL=PATH  # or --journal PATH: where the program may not write"
-                deny = [] if folder in trees else [f"omac sandbox run --deny {quoted(folder)} -- COMMAND"]
-                message = f"the journal {journal} lies where the program may write: it could put files there that count"
-                raise Refusal("sandbox-inexpressible", message, fix=[*deny, elsewhere])
+            self._refuse(journal, f"the journal {journal}", "put files there that count", elsewhere, entries, trees)
+        for path, elsewhere in self.missing.items():
+            self._refuse(path, f"omac's file {path}, which does not exist yet,", "make it", elsewhere, entries, trees)
+
+    def distrust_writable(self, entries: list[Entry], ports: SandboxPorts) -> None:
+        """Have journals be believed no more that are not in use, and lie where the program may write: what it puts
+        there would count when they are used again. Raises OSError."""
+        for link, path in ports.known_journals().items():
+            journal = ports.files.canonical(path)
+            around = governing(entries, journal.rpartition("/")[0] or "/")
+            if journal not in self.paths and around is not None and around.access == WRITE:
+                ports.distrust(link)
+
+    def _refuse(
+        self, path: str, label: str, danger: str, elsewhere: str, entries: list[Entry], trees: list[str]
+    ) -> None:
+        folder = path.rpartition("/")[0] or "/"
+        around = governing(entries, folder)
+        if around is not None and around.access == WRITE:
+            deny = [] if folder in trees else [f"omac sandbox run --deny {quoted(folder)} -- COMMAND"]
+            message = f"{label} lies where the program may write: it could {danger}"
+            raise Refusal("sandbox-inexpressible", message, fix=[*deny, elsewhere])

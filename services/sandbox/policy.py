@@ -128,6 +128,8 @@ class _Composition:
             made.cache = find(self._trees[0], self._host)
         entries, warnings = self._entries()
         own.refuse_writable(entries, self._trees)
+        if not request.explain:
+            own.distrust_writable(entries, ports)
         entries += self._held(entries, hidden)
         require_room(self._granted, entries, ports)
         names = made.search.entries(

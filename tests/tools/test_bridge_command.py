@@ -177,6 +177,26 @@ def test_the_guard_is_a_part(omac: Omac) -> None:
     assert path.read_text() == '{"a": 1}'
 
 
+@pytest.mark.usefixtures("program")
+def test_a_guard_that_was_there_stays(omac: Omac) -> None:
+    """`omac bridge uninstall` leaves the write guard that `omac hook install` put there, and names its own command."""
+    path = home(omac) / FILES["claude"]
+    omac.ok("hook", "install", "claude")
+    content = path.read_bytes()
+    says = f"{path}: claude calls the write guard alone; omac hook uninstall claude removes it\n"
+    for setup in ([], ["bridge", "install", "claude"]):
+        if setup:
+            omac.ok(*setup)
+        assert omac.ok("bridge", "uninstall", "claude") == says
+        assert path.read_bytes() == content
+        assert rows(omac)["claude"]["state"] == "guard-only"
+    assert omac.ok("hook", "uninstall", "claude") == f"{path}: the write guard is no longer called\n"
+    assert not path.exists()
+    omac.ok("bridge", "install", "claude")
+    omac.ok("bridge", "uninstall", "claude")
+    assert not path.exists()
+
+
 def test_who_is_meant(omac: Omac, program: Path) -> None:
     """`omac bridge install` without a name installs for the agents on PATH; an unknown name is refused."""
     folder = omac.folder / "programs"

@@ -249,20 +249,27 @@ def test_what_every_start_reads(omac: Omac) -> None:
 
 
 def test_a_host_id_that_was_changed(omac: Omac) -> None:
-    """A host id that is none refuses each start, and is written again from the journal: approvals are of a host."""
+    """A host id that is none, or was removed, refuses each start, and is written again from the journal: approvals are
+    of a host. Where the journal has none, the command that begins again is proposed."""
     omac.approve(omac.project("shop"))
     path = omac.state / "host-id"
     content = path.read_text().strip()
-    for changed in ("", content[:5], "a b c d e f"):
-        path.write_text(changed)
+    for changed in ("", content[:5], "a b c d e f", None):
+        path.unlink() if changed is None else path.write_text(changed)
         refused = omac.run("approvals")
         assert (refused.status, "  try: omac doctor --fix  # " in refused.err) == (5, True), refused
         done = omac.run("doctor")
         assert done.status == 5, done
-        assert f"[fail] own files: {path} does not hold a host id" in done.out
+        assert f"[fail] own files: {path} does not hold a host id: it was removed, changed" in done.out
         assert f"[mended] wrote the host id that the journal has, {content}, to {path}\n" in doctor(omac, "--fix").out
         assert (path.read_text(), mode(path)) == (content, 0o600)
         assert "echo" in omac.ok("approvals")
+    path.unlink()
+    omac.state.joinpath("journal.db").unlink()
+    assert f"  try: rm -r {omac.state}/journals  # begins as another host" in omac.run("doctor").out
+    shutil.rmtree(omac.state / "journals")
+    omac.ok("doctor")
+    assert "echo" not in omac.ok("approvals")
 
 
 @pytest.mark.full

@@ -30,7 +30,9 @@ from omac.domain.kernel.event import Draft
 from omac.domain.sandbox import launch
 from omac.journal.bundle import digest_of
 from omac.journal.bundle_verification import verify_bundle
-from omac.journal.checkpoint import VerifierKey, sign_note
+from omac.journal.checkpoint import VerifierKey, sign, sign_note
+from omac.journal.checkpoint import verified as verified_checkpoint
+from omac.journal.merkle import MerkleTree, leaf_hash
 from omac.journal.opening import open_journal
 from omac.tools.compose.exporting import derived
 
@@ -385,6 +387,32 @@ def test_with_the_key_stolen(used: Omac, key: str, tmp_path: Path, what: str, na
     done = verified(folder, key)
     assert done.returncode == 10, done
     assert any(line.startswith(named) and why in line for line in done.stdout.splitlines()), done
+
+
+def test_history_that_is_rewritten_with_the_key(used: Omac, key: str, tmp_path: Path) -> None:
+    """A checkpoint among the events of an export without filters betrays a thief who signs another history."""
+    used.ok("checkpoint")
+    folder = exported(used, tmp_path / "bundle")
+    evidence = [json.loads(line) for line in (folder / "evidence.jsonl").read_text().splitlines()]
+    gaps = [json.loads(line) for line in (folder / "gaps.jsonl").read_text().splitlines()]
+    content = base64.b64decode(evidence[2]["content"])
+    evidence[2]["content"] = base64.b64encode(content.replace(b"shop", b"shoq")).decode()
+    assert content != base64.b64decode(evidence[2]["content"])
+    tree = MerkleTree()
+    for line in evidence:
+        tree.append(leaf_hash(base64.b64decode(line["content"])))
+    for gap in gaps:
+        tree.append_subtree(base64.b64decode(gap["root"]), gap["leaves"])
+    (folder / "evidence.jsonl").write_text("".join(json.dumps(line) + "\n" for line in evidence))
+    name = (folder / "checkpoint.txt").read_text().splitlines()[-1].split()[1]
+    seed = bytes.fromhex((used.state / "signing.key").read_text())
+    checkpoint = verified_checkpoint((folder / "checkpoint.txt").read_text(), VerifierKey.parse(key))
+    forged = sign(checkpoint._replace(root=tree.root()), name, seed)
+    (folder / "checkpoint.txt").write_text(forged)
+    resigned(used, folder, lambda manifest: manifest.update(root=tree.root().hex(), omac="0.0.9"))
+    done = verified(folder, key)
+    assert done.returncode == 10, done
+    assert "history was rewritten" in done.stdout, done
 
 
 @pytest.mark.full

@@ -1,6 +1,7 @@
 """`omac start` with hostile files of an agent in the project, and hostile requests to the bridge in its sandbox."""
 
 import os
+import subprocess
 
 import pytest
 from real_omac import Omac
@@ -126,5 +127,19 @@ def test_a_journal_in_the_project(omac: Omac) -> None:
     beside = omac.run("sandbox", "run", "--workdir", str(project), "--", "true")
     assert (beside.status, f"{journal} lies where the program may write" in beside.err) == (7, True), beside
     living.end()
+    reading = ("audit", "--journal", str(journal))
+    omac.ok(*reading)
+    omac.ok("sandbox", "run", "--workdir", str(project), "--deny", str(journal.parent), "--", "true")
+    omac.ok("sandbox", "run", "--workdir", str(project), "--explain", "--", "true")
+    omac.ok(*reading)
     after = omac.run("sandbox", "run", "--workdir", str(project), "--", "true")
     assert after.status == 0, after
+    for words in (reading, (*line, "--deny", str(journal.parent), "--", "true")):
+        refused = omac.run(*words)
+        assert (refused.status, "changed by a program in a sandbox since omac last used it" in refused.err) == (
+            10,
+            True,
+        )
+    (forget,) = [text for text in refused.err.splitlines() if text.startswith("  try: rm ")]
+    subprocess.run(["sh", "-c", forget.removeprefix("  try: ")], check=True)
+    omac.ok(*reading)

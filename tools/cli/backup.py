@@ -9,7 +9,7 @@ from omac.journal.backup import Copy, inspect, put_back
 from omac.journal.format import require_unused
 from omac.tools.compose.backups import Restored, back_up_with_keys, restore_with_keys
 from omac.tools.compose.journals import path_in_use
-from omac.tools.compose.state import StateDir, is_living, look_at
+from omac.tools.compose.state import StateDir, host_id, is_living, look_at
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.prompts import confirm
 from omac.tools.terminal.render import print_folded, print_line, report
@@ -42,6 +42,7 @@ def restore(
         fix = [look_at(backup_path)]
         raise Refusal("journal-unavailable", f"no backup exists at {backup_path}", fix=fix)
     copy = inspect(backup_path)
+    host_id(state)  # minted before the state directory knows the journal, which may be of another host
     with state.without_server(path):
         if put_back(path):
             report(f"a restore was interrupted: the journal that it had moved away is {path} again")

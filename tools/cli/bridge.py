@@ -112,11 +112,12 @@ def _install(harness: Harness, environment: Mapping[str, str]) -> None:
 def _uninstall(harness: Harness, environment: Mapping[str, str]) -> None:
     bridge_file = bridges.own_file(harness, program(), environment)
     changed = bool(bridges.find(bridge_file).states) and bridges.change(
-        bridge_file, bridges.no_hooks, environment, now_ns
+        bridge_file, bridges.without_bridge, environment, now_ns
     )
-    print_folded(
-        f"{bridge_file.file.path}: {harness.name} {'no longer calls omac' if changed else 'does not call omac'}"
-    )
+    state = "no longer calls omac" if changed else "does not call omac"
+    if bridges.find(bridge_file).states:
+        state = f"calls the write guard alone; omac hook uninstall {harness.name} removes it"
+    print_folded(f"{bridge_file.file.path}: {harness.name} {state}")
 
 
 def _row(harness: Harness, environment: Mapping[str, str]) -> Row:

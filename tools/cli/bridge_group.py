@@ -43,6 +43,7 @@ def uninstall(harness: Name = None) -> int:
     """Restore your settings of an agent as they were before.
 
     What you changed since stays: omac removes what it added and nothing else.
+    A write guard that omac hook install put there stays, too.
     """
     from omac.tools.cli.bridge import uninstall
 

@@ -67,22 +67,22 @@ def change(bridge_file: BridgeFile, choice: Choice, environment: Mapping[str, st
         return trio.run(change_installation, execution, bridge_file.file.path, partial(planned, bridge_file, choice))
 
 
-def all_hooks(_present: Collection[str]) -> Collection[str]:
+def all_hooks(_present: Collection[str], _keeps_guard: bool) -> Collection[str]:
     """Choose every hook."""
     return EVENTS
 
 
-def no_hooks(_present: Collection[str]) -> Collection[str]:
-    """Choose none."""
-    return ()
+def without_bridge(present: Collection[str], keeps_guard: bool) -> Collection[str]:
+    """Choose the write guard where it was put there by itself, and else none."""
+    return {GUARDED} if keeps_guard or set(present) == {GUARDED} else ()
 
 
-def with_guard(present: Collection[str]) -> Collection[str]:
+def with_guard(present: Collection[str], _keeps_guard: bool) -> Collection[str]:
     """Choose the write guard beside what is there."""
     return {*present, GUARDED}
 
 
-def without_guard(present: Collection[str]) -> Collection[str]:
+def without_guard(present: Collection[str], _keeps_guard: bool) -> Collection[str]:
     """Choose what is there without the write guard."""
     return {*present} - {GUARDED}
 

@@ -73,6 +73,9 @@ class OwnFiles:
         for path in (os.path.join(self.state.path, name) for name in FOLDERS):
             if os.path.lexists(path) and not os.path.isdir(path):
                 yield Flaw("garbled", path)
+        if self.state.has_lost_host_id():
+            path = os.path.join(self.state.path, "host-id")
+            yield Flaw("host-id" if self._host else "no-host-id", path, host=self._host)
         for name, read in (("host-id", self.state.host_id), ("fingerprint.key", self.state.fingerprint_key)):
             path = os.path.join(self.state.path, name)
             try:

@@ -143,6 +143,18 @@ class SandboxAdapters(SettlingAdapters):
 
         return journals(self.state, self.environment)
 
+    def known_journals(self) -> dict[str, str]:
+        """Return the journals that were ever used, each by the link that leads to it."""
+        from omac.adapters.files.journal_in_use import known_journals
+
+        return known_journals(self.state)
+
+    def distrust(self, link: str) -> None:
+        """Have the journal to which a link leads be believed no more. Raises OSError."""
+        from omac.adapters.files.journal_in_use import distrust
+
+        distrust(link)
+
     def background(self, work: Callable[[], None]) -> Background:
         """Begin work in a thread."""
         from omac.adapters.linux.background import Background

@@ -23,7 +23,9 @@ from omac.domain.kernel.refusal import Refusal
 EVENTS = (GUARDED, BEGUN, ENDED)
 COMMANDS = hook_text.commands("/o/omac")
 GROUP = {"hooks": [{"type": "command", "command": "theirs"}]}
-STEPS = {"all": lambda _: EVENTS, "none": lambda _: (), "guard": lambda present: {*present, GUARDED}}
+STEPS: dict[str, Choice] = {
+    "all": lambda _, __: EVENTS, "none": lambda _, __: (), "guard": lambda present, _: {*present, GUARDED}
+}  # fmt: skip
 
 
 class Installed:
@@ -214,7 +216,7 @@ def test_a_part_more_and_a_part_less(tmp_path: Path) -> None:
     world.change(STEPS["guard"])
     assert world.states() == {GUARDED: "current"}
     world.install()
-    world.change(lambda present: {*present} - {GUARDED})
+    world.change(lambda present, _: {*present} - {GUARDED})
     assert world.states() == {BEGUN: "current", ENDED: "current"}
     world.uninstall()
     assert world.path.read_bytes() == b'{\n\t"a": 1}'

@@ -1002,6 +1002,21 @@ def test_a_journal_elsewhere(mine: Box) -> None:
     assert {path.name for path in folder.iterdir()} == {"journal.db", "journal.db.segments", "beside"}
 
 
+@pytest.mark.parametrize("variable", ["OMAC_JOURNAL_WITNESS", "OMAC_JOURNAL_WITNESS_TOKEN", "OMAC_VAULT_KEY_FILE"])
+def test_a_file_of_omacs_that_is_still_to_be_made(mine: Box, variable: str) -> None:
+    """None is launched that could make a file first which omac would believe later; once it exists it is hidden."""
+    folder = mine.workdir / "data"
+    file = folder / "own"
+    extra = {variable: str(file)}
+    refused = mine.run("true", extra=extra)
+    assert refused.status == 7
+    assert f"omac's file {file}, which does not exist yet, lies where the program may write" in refused.err
+    assert f"--deny {folder}" in refused.err
+    mine.give(file, "secret")
+    done = mine.run("sh", "-c", f"cat {file}; mv {folder} {folder}.away; echo x > {file}; true", extra=extra)
+    assert (done.status, done.out, file.read_text()) == (0, "", "secret"), done
+
+
 def test_caches_cannot_be_made_for_other_projects(mine: Box) -> None:
     """With a temporary cache the folder of all caches may be missing: the program cannot make it either."""
     cache = mine.home / ".cache"
