@@ -79,7 +79,7 @@ def test_a_backup_that_computes(omac: Omac, tmp_path: Path, change: str) -> None
 
 
 def test_a_segment_that_computes(omac: Omac, tmp_path: Path) -> None:
-    """The same holds for the segments of a backup, whose digests it states itself."""
+    """A backup with such a segment is refused, too: the backup itself states what digest its segments have."""
     omac.approve(omac.project("shop", "echo"), "echo")
     omac.ok("checkpoint")
     omac.ok("journal", "seal")
