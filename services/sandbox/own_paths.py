@@ -5,7 +5,7 @@ from __future__ import annotations
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.domain.sandbox.confinement import WRITE, governing
+from omac.domain.sandbox.confinement import DENY, READ, WRITE, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ class OwnPaths:
     are canonical. `journals` are those that lie elsewhere than in the state directory."""
 
     def __init__(self, request: SandboxRequest, ports: SandboxPorts) -> None:
-        files, state = ports.files, ports.state
+        self._files, state = ports.files, ports.state
+        files = self._files
         canonical = map(files.canonical, ports.journals())
         self.journals = [path for path in dict.fromkeys(canonical) if not below(path, state)]
         paths, note = [state, *map(files.canonical, request.omac_files)], f"{state}/{state_paths.KEY_NOTE}"
@@ -33,14 +34,27 @@ class OwnPaths:
         paths += [f"{journal}{ending}" for journal in self.journals for ending in OF_A_JOURNAL]
         self.paths = tuple(dict.fromkeys(paths))  # of one that is mounted twice, bubblewrap finds the second nowhere
 
+    def hidden(self, entries: list[Entry]) -> tuple[str, ...]:
+        """Return what the program must not see of `entries`: own paths, and the folders of journals that it could read,
+        where nothing else in them is shown by name. A log of SQLite's comes and goes, and no mask can be on it."""
+        shown = [entry.path for entry in entries if entry.access != DENY]
+        folders = dict.fromkeys(map(_folder_of, self.journals))
+        readable = [folder for folder in folders if (around := governing(entries, folder)) and around.access == READ]
+        return (*self.paths, *(folder for folder in readable if not any(below(path, folder) for path in shown)))
+
     def refuse_writable(self, entries: list[Entry], trees: list[str]) -> None:
         """Raise Refusal (sandbox-inexpressible) where the program could write beside a journal: SQLite takes files that
         lie there for parts of it, and they are not there all the time."""
         for journal in self.journals:
-            folder = journal.rpartition("/")[0] or "/"
+            folder = _folder_of(journal)
             around = governing(entries, folder)
             if around is not None and around.access == WRITE:
                 elsewhere = "export OMAC_JOURNAL=PATH  # or --journal PATH: where the program may not write"
-                deny = [] if folder in trees else [f"omac sandbox run --deny {quoted(folder)} -- COMMAND"]
+                can_deny = folder not in trees and self._files.exists(folder)
+                deny = [f"omac sandbox run --deny {quoted(folder)} -- COMMAND"] if can_deny else []
                 message = f"the journal {journal} lies where the program may write: it could put files there that count"
                 raise Refusal("sandbox-inexpressible", message, fix=[*deny, elsewhere])
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
