@@ -249,12 +249,14 @@ def test_on_another_host(omac: Omac, tmp_path: Path) -> None:
 
 
 def test_no_backup_to_restore(omac: Omac, tmp_path: Path) -> None:
-    """A restore refuses a text file and a missing file, and makes no journal of them."""
-    text = tmp_path / "text"
+    """A restore refuses a text file, an empty file and a missing file, and proposes nothing that makes a journal of
+    them."""
+    text, empty = tmp_path / "text", tmp_path / "empty"
     text.write_text("not a journal, " * 100)
-    for source, status in ((text, 10), (tmp_path / "nothing", 5)):
+    empty.touch()
+    for source, status in ((text, 10), (empty, 5), (tmp_path / "nothing", 5)):
         done = omac.run("journal", "restore", str(source))
-        assert done.status == status, done
+        assert (done.status, "omac serve" in done.err) == (status, False), done
     assert not (omac.state / "journal.db").exists()
 
 
