@@ -10,20 +10,20 @@ Rules
 """
 
 import os
-import stat
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple
 
-from omac.adapters.files import atomic
-from omac.adapters.files.bounded import open_no_link
+from omac.adapters.files import atomic, bounded
 from omac.adapters.files.signing_keys import turn_at
 from omac.domain.kernel.ids import WorkdirId
 from omac.domain.kernel.refusal import Refusal, quoted
 
 KEY_BYTES = 32
 ID_DIGITS = 64
-BYTES_MAX = 65 * 1_000
+KEYS_MAX = 1_000  # of one directory
+LINE_BYTES = 65
+BACKUP_BYTES_MAX = 64 << 20
 DRAFT = ".draft."
 
 
@@ -107,13 +107,19 @@ class SubjectKeyFiles:
 
     def add(self, keys: Mapping[WorkdirId, Collection[bytes]]) -> None:
         """Keep keys that a backup had, beside those that are there; new ones decrypt only, where there are others."""
+        changed = dict[WorkdirId, tuple[bytes, ...]]()
         for subject, older in keys.items():
             present = self.own(subject)
             if missing := [key for key in older if key not in present]:
-                with self._usable():
-                    os.makedirs(self.folder, mode=0o700, exist_ok=True)
-                    atomic.replace(self._path(subject), _text((*missing, *present)), prefix=DRAFT)
-                self._held.pop(subject, None)
+                changed[subject] = (*missing, *present)
+            if len(missing) + len(present) > KEYS_MAX:
+                message = f"the backup has {len(missing)} other keys of {subject}; a directory has at most {KEYS_MAX}"
+                raise Refusal("state-unusable", message, fix=[f"less {quoted(self._path(subject))}"])
+        for subject, merged in changed.items():
+            with self._usable():
+                os.makedirs(self.folder, mode=0o700, exist_ok=True)
+                atomic.replace(self._path(subject), _text(merged), prefix=DRAFT)
+            self._held.pop(subject, None)
 
     def _drafts(self) -> list[str]:
         """The files that a process which was killed left, or that one is writing."""
@@ -134,10 +140,11 @@ class SubjectKeyFiles:
     def _read(self, path: str) -> tuple[bytes, ...]:
         with self._usable():
             try:
-                with open(path, "rb", opener=open_no_link) as file:
-                    text = file.read(BYTES_MAX) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+                text = bounded.read(path, LINE_BYTES * KEYS_MAX)
             except FileNotFoundError:
                 return ()
+            except (bounded.NotRegular, bounded.TooLarge):
+                text = b""
         return keys_in(text, path)
 
 
@@ -165,17 +172,15 @@ def write_all(path: str, keys: Mapping[WorkdirId, Collection[bytes]]) -> None:
     atomic.publish(path, text.encode("ascii"), prefix=DRAFT)
 
 
-def read_all(path: str) -> dict[WorkdirId, tuple[bytes, ...]]:
+def read_all(path: str) -> dict[WorkdirId, list[bytes]]:
     """Return the keys of many directories that a file has. Raises Refusal (state-unusable), OSError."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        lines = file.read().splitlines()
-    by_subject: dict[WorkdirId, tuple[bytes, ...]] = {}
-    for line in lines:
+    by_subject = dict[WorkdirId, list[bytes]]()
+    for line in bounded.read(path, BACKUP_BYTES_MAX, follow=True).splitlines():
         name, _, digits = line.decode("ascii", "replace").partition(" ")
         keys = keys_in(digits.encode("ascii", "replace"), path)
         if not is_subject(name):
             raise Refusal("state-unusable", f"{path} does not hold keys; it was changed by hand or cut off")
-        by_subject[WorkdirId(name)] = (*by_subject.get(WorkdirId(name), ()), *keys)
+        by_subject.setdefault(WorkdirId(name), []).extend(keys)
     return by_subject
 
 

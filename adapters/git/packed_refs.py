@@ -102,15 +102,16 @@ class PackedRefs:
         for name, value in inside.items():
             if value == host.get(name):
                 self._agree(name, value)  # both have packed it
-            if value == self._base.get(name) or host.get(name) != self._base.get(name) or len(value) != self._digits:
-                continue
+            known = self._base.get(name)
+            if value == known or host.get(name, known) != known or len(value) != self._digits:
+                continue  # where the host has none, it deleted what it had packed, and the file is from afterwards
             if stat.S_ISREG(mode_of(f"{common}/{name}")):
                 self._plan_reread()  # git may be about to remove it
             else:
                 packed[name] = value
-        known = host.keys() | inside.keys() if packed else set()
-        names = sorted(known)
-        packed = {name: value for name, value in packed.items() if _fits(common, name, known, names)}
+        all_names = host.keys() | inside.keys() if packed else set()
+        in_order = sorted(all_names)
+        packed = {name: value for name, value in packed.items() if _fits(common, name, all_names, in_order)}
         if packed and self._replace(common, theirs, _added(theirs, packed)):
             self._base |= packed
         elif packed:

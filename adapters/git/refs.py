@@ -5,7 +5,8 @@ renaming another over it. The common folder is not writable, so inside the sandb
 the admin folder: `omac-refs-PID/packed-refs`. With `git.refs = branch` all of `refs/` is such a copy.
 
 When the program has ended, `copy_back` repeats on the host what was done to the copy, with git's own `update-ref`,
-each change only where the host's value is still the one that the session began with:
+each change only where the host's value is still the one that the session began with, or the host has none and the
+ref was packed inside:
 
 * A packed ref deleted inside (`branch -d`, `tag -d`) is deleted on the host then, not before. Where a loose ref hid
   an older packed one, the host sees the older value from the deletion until then.
@@ -153,7 +154,8 @@ def copy_back(session: Session) -> list[tuple[str, str]]:
             if new:
                 commands.append((SET_ASIDE + name[5:], f"update {SET_ASIDE}{name[5:]} {new}"))
         elif session.narrowed or not stat.S_ISREG(mode_of(f"{session.common}/{name}")):
-            commands.append((name, _command(name, old, new)))
+            is_gone = new and not session.narrowed and name not in packed  # a new one was packed inside in its place
+            commands.append((name, _command(name, "" if is_gone else old, new)))
     from omac.adapters.files import emptying  # not before the program begins
 
     if len(commands) > COMMANDS_MAX:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.domain.sandbox.confinement import WRITE, governing
+from omac.domain.sandbox.confinement import DENY, READ, WRITE, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ class OwnPaths:
     which omac makes them later, each with the command that names another."""
 
     def __init__(self, request: SandboxRequest, ports: SandboxPorts) -> None:
-        files, state = ports.files, ports.state
+        self._files, state = ports.files, ports.state
+        files = self._files
         canonical = map(files.canonical, ports.journals())
         self.journals = [path for path in dict.fromkeys(canonical) if not below(path, state)]
         paths, note = [state, *map(files.canonical, request.omac_files)], f"{state}/{state_paths.KEY_NOTE}"
@@ -40,6 +41,14 @@ class OwnPaths:
         paths += [f"{journal}{ending}" for journal in self.journals for ending in OF_A_JOURNAL]
         self.paths = tuple(dict.fromkeys(paths))  # of one that is mounted twice, bubblewrap finds the second nowhere
 
+    def hidden(self, entries: list[Entry]) -> tuple[str, ...]:
+        """Return what the program must not see of `entries`: own paths, and the folders of journals that it could read,
+        where nothing else in them is shown by name. A log of SQLite's comes and goes, and no mask can be on it."""
+        shown = [entry.path for entry in entries if entry.access != DENY]
+        folders = dict.fromkeys(map(_folder_of, self.journals))
+        readable = [folder for folder in folders if (around := governing(entries, folder)) and around.access == READ]
+        return (*self.paths, *(folder for folder in readable if not any(below(path, folder) for path in shown)))
+
     def refuse_writable(self, entries: list[Entry], trees: list[str]) -> None:
         """Raise Refusal (sandbox-inexpressible) where the program could make files that omac believes: beside a
         journal, where SQLite takes them for parts of it, and those that omac would make later."""
@@ -54,16 +63,21 @@ class OwnPaths:
         there would count when they are used again. Raises OSError."""
         for link, path in ports.known_journals().items():
             journal = ports.files.canonical(path)
-            around = governing(entries, journal.rpartition("/")[0] or "/")
+            around = governing(entries, _folder_of(journal))
             if journal not in self.paths and around is not None and around.access == WRITE:
                 ports.distrust(link)
 
     def _refuse(
         self, path: str, label: str, danger: str, elsewhere: str, entries: list[Entry], trees: list[str]
     ) -> None:
-        folder = path.rpartition("/")[0] or "/"
+        folder = _folder_of(path)
         around = governing(entries, folder)
         if around is not None and around.access == WRITE:
-            deny = [] if folder in trees else [f"omac sandbox run --deny {quoted(folder)} -- COMMAND"]
+            can_deny = folder not in trees and self._files.exists(folder)
+            deny = [f"omac sandbox run --deny {quoted(folder)} -- COMMAND"] if can_deny else []
             message = f"{label} lies where the program may write: it could {danger}"
             raise Refusal("sandbox-inexpressible", message, fix=[*deny, elsewhere])
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0] or "/"

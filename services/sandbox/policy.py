@@ -118,9 +118,8 @@ class _Composition:
         self._granted = self._grants()
         caches = ports.caches.root_of(self._host)
         own = OwnPaths(request, ports)
-        hidden = own.paths
         for path in (*self._trees, *(entry.path for entry in self._granted)):
-            for own_path in hidden:
+            for own_path in own.paths:
                 refuse_own(path, own_path, "omac's own and in no sandbox", "omac status")
             refuse_own(path, caches, "where each project's tools have a cache of their own", "omac cache list")
         if not request.ephemeral_cache:
@@ -130,6 +129,7 @@ class _Composition:
         own.refuse_writable(entries, self._trees)
         if not request.explain:
             own.distrust_writable(entries, ports)
+        hidden = own.hidden(entries)
         entries += self._held(entries, hidden)
         require_room(self._granted, entries, ports)
         names = made.search.entries(

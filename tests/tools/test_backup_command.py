@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -94,6 +95,38 @@ def test_a_segment_that_computes(omac: Omac, tmp_path: Path) -> None:
         connection.execute("UPDATE segment SET bytes = ?, sha256 = ?", stated)
     done = omac.run("journal", "restore", str(copy), "--yes")
     assert (done.status, "computes" in done.err) == (10, True), done
+
+
+@pytest.mark.parametrize(
+    ("forge", "says"),
+    [
+        (lambda keys: keys.write_text(keys.read_text() + more_keys(keys, 1_000)), "has at most 1000"),
+        (lambda keys: os.truncate(keys, 1 << 40), "is larger than"),
+        (lambda keys: (keys.unlink(), keys.symlink_to("/dev/zero")), "is not a regular file"),
+    ],
+    ids=["more than are read", "larger than the memory", "endless"],
+)
+def test_keys_of_a_backup_that_somebody_wrote(
+    omac: Omac, tmp_path: Path, forge: Callable[[Path], object], says: str
+) -> None:
+    """No file of keys takes all memory, or keeps a directory's own key from being read: that would encrypt by another,
+    which its maker knows."""
+    project = omac.project("shop", "echo")
+    omac.ok("sandbox", "run", "--", "true", cwd=project)
+    omac.approve(project, "echo")
+    copy = tmp_path / "copy.db"
+    omac.ok("journal", "backup", str(copy))
+    before = {path.name: path.read_bytes() for path in (omac.state / "subjects").iterdir()}
+    forge(tmp_path / "copy.db.keys")
+    done = omac.run("journal", "restore", str(copy), "--yes")
+    assert (done.status, says in done.err) == (5, True), done
+    assert {path.name: path.read_bytes() for path in (omac.state / "subjects").iterdir()} == before != {}
+
+
+def more_keys(keys: Path, count: int) -> str:
+    """Return lines with other keys of the first directory in a file of keys."""
+    subject = keys.read_text().partition(" ")[0]
+    return "".join(f"{subject} {number:064x}\n" for number in range(count))
 
 
 @needs_bubblewrap
@@ -218,12 +251,14 @@ def test_on_another_host(omac: Omac, tmp_path: Path) -> None:
 
 
 def test_no_backup_to_restore(omac: Omac, tmp_path: Path) -> None:
-    """A restore refuses a text file and a missing file, and makes no journal of them."""
-    text = tmp_path / "text"
+    """A restore refuses a text file, an empty file and a missing file, and proposes nothing that makes a journal of
+    them."""
+    text, empty = tmp_path / "text", tmp_path / "empty"
     text.write_text("not a journal, " * 100)
-    for source, status in ((text, 10), (tmp_path / "nothing", 5)):
+    empty.touch()
+    for source, status in ((text, 10), (empty, 5), (tmp_path / "nothing", 5)):
         done = omac.run("journal", "restore", str(source))
-        assert done.status == status, done
+        assert (done.status, "omac serve" in done.err) == (status, False), done
     assert not (omac.state / "journal.db").exists()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import counted
 from omac.journal.backup import Copy, inspect, put_back
+from omac.journal.file import JournalInCreation
 from omac.journal.format import require_unused
 from omac.tools.compose.backups import Restored, back_up_with_keys, restore_with_keys
 from omac.tools.compose.journals import path_in_use
@@ -41,7 +42,11 @@ def restore(
     if not os.path.exists(backup_path):
         fix = [look_at(backup_path)]
         raise Refusal("journal-unavailable", f"no backup exists at {backup_path}", fix=fix)
-    copy = inspect(backup_path)
+    try:
+        copy = inspect(backup_path)
+    except JournalInCreation:
+        message = f"{backup_path} is no backup: it is empty"
+        raise Refusal("journal-unavailable", message, fix=[look_at(backup_path)]) from None
     host_id(state)  # minted before the state directory knows the journal, which may be of another host
     with state.without_server(path):
         if put_back(path):

@@ -99,6 +99,27 @@ def test_what_both_have_packed_can_be_deleted_inside(linked: Linked) -> None:
     assert "a" not in linked.heads
 
 
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_a_branch_that_is_made_again_on_the_host_is_not_lost(linked: Linked, is_watched: bool) -> None:
+    """The host deletes a packed branch and makes it again, and the program packs it meanwhile: it is in the copy
+    alone then, and stays."""
+    linked.git("branch", "a")
+    linked.git("pack-refs", "--all")
+    packed = PackedRefs(linked.session)
+    packed.settle()
+    linked.git("commit", "-q", "--allow-empty", "-m", "y")
+    linked.git("branch", "-D", "a")
+    newer = linked.git("rev-parse", "HEAD").strip()
+    linked.copy.write_text(
+        linked.copy.read_text().replace(f"{linked.commit} refs/heads/a\n", f"{newer} refs/heads/a\n")
+    )
+    if is_watched:
+        packed.settle()
+        assert linked.git("rev-parse", "a").strip() == newer
+    assert refs.copy_back(linked.session) == []
+    assert linked.git("rev-parse", "a").strip() == newer
+
+
 def test_an_object_id_of_another_length_is_not_packed(linked: Linked) -> None:
     """A ref with an object id of SHA-256 in a repository of SHA-1, at which git stops, stays out of the host's file;
     the end reports it."""

@@ -1000,6 +1000,25 @@ def test_a_journal_elsewhere(mine: Box) -> None:
     for option, seen in (("--deny", ""), ("--read", "ordinary")):
         assert mine.run("sh", "-c", script, options=(option, str(folder)), extra=extra).out == seen
     assert {path.name for path in folder.iterdir()} == {"journal.db", "journal.db.segments", "beside"}
+    missing = mine.run("true", extra={"OMAC_JOURNAL": str(mine.workdir / "none/journal.db")})
+    assert (missing.status, "--deny" in missing.err) == (7, False), missing.err  # it denies what exists
+
+
+def test_the_log_of_a_journal_that_is_opened_meanwhile(mine: Box) -> None:
+    """A journal whose folder a program could read is hidden with its folder: the log that SQLite makes beside it later
+    is in no sandbox either. What else the grant shows stays."""
+    folder = mine.home / "shared/data"
+    mine.give(folder / "journal.db", "secret")
+    mine.give(folder.parent / "beside", "ordinary")
+    line = mine.omac("sandbox", "run", "--workdir", str(mine.workdir), "--read", str(folder.parent), "--")
+    script = f"echo up; read line; cat {folder}/* {folder}/journal.db-wal {folder.parent}/beside"
+    environment = mine.environment | {"OMAC_JOURNAL": str(folder / "journal.db")}
+    line += ["sh", "-c", script]
+    with subprocess.Popen(line, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"up\n"
+        mine.give(folder / "journal.db-wal", "secret")
+        assert running.communicate(b"\n", timeout=60)[0] == b"ordinary"
 
 
 @pytest.mark.parametrize("variable", ["OMAC_JOURNAL_WITNESS", "OMAC_JOURNAL_WITNESS_TOKEN", "OMAC_VAULT_KEY_FILE"])
