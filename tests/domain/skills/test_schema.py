@@ -54,7 +54,7 @@ def within(document: dict[str, Any], section: str) -> dict[str, Any]:
 
 
 def test_the_example_explains_each_key() -> None:
-    """What `omac skill schema --example` prints has each key of each section, in use or behind a comment sign."""
+    """The output of `omac skill schema --example` has each key of each section, in use or behind a comment sign."""
     (example,) = [path.read_text() for path in EXAMPLES if path.parent.name == "echo"]
     keys = {path.rpartition(".")[2] for path in DESCRIPTIONS}
     assert {key for key in keys if f"{key}:" not in example} == set()
