@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-FORM = "5"
+FORM = "6"
 BUSY_S = 0.2  # another process that indexes is not waited for
 BROKEN = (sqlite3.Error, OSError)
 _TABLES = """

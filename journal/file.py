@@ -3,10 +3,12 @@
 Opens it with sqlite3 alone, so that a command that only reads starts quickly.
 """
 
+import fcntl
 import os
 import sqlite3
 import stat
 
+from omac.domain.kernel.locks import NO_LOCKS, without_locks
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import shown_size
 from omac.journal.event_kinds import SCHEMA
@@ -83,11 +85,26 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
     if "malformed" in text or "not a database" in text or "no such " in text or "decode to UTF-8" in text:
         return damaged(path, text)
     if "locked" in text or "busy" in text:
+        if not _has_locks(folder := os.path.dirname(path) or "."):
+            return without_locks(folder)
         message = f"the journal {path} is locked by another program"
         return Refusal("journal-unavailable", message, fix=[f"fuser {quoted(path)}"])
     if "disk I/O" in text:  # a failing disk, or a log that was cut while a process still has it open
         listing = f"fuser {quoted(path)} {quoted(path)}-shm  # stop these, then try again"
     return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[listing])
+
+
+def _has_locks(folder: str) -> bool:
+    """Return whether files of a folder can be locked; True where that cannot be tried. SQLite calls a file that cannot
+    be locked a locked one. Another file is tried: closing a descriptor of the journal's would unlock that."""
+    import tempfile  # errors alone need it
+
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in NO_LOCKS
+    return True
 
 
 def _disk_full(path: str) -> Refusal:

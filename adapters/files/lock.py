@@ -6,6 +6,8 @@ import fcntl
 import os
 import time
 
+from omac.domain.kernel.locks import NO_LOCKS, without_locks
+
 OPENED_WAIT_S = 2.0
 POLL_S = 0.01
 
@@ -82,18 +84,23 @@ def hold_opened(descriptor: int) -> bool:
     try:
         return acquire_within(descriptor, OPENED_WAIT_S)
     except OSError as error:
-        if error.errno not in (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP):
+        if error.errno not in (errno.EBADF, *NO_LOCKS):
             raise
         return True
 
 
 def is_held(path: str) -> bool:
-    """Return whether a living process holds the lock; False if the file does not exist."""
+    """Return whether a living process holds the lock; False if the file does not exist. Raises Refusal (state-unusable)
+    where its file system has no locks, OSError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         return not try_acquire(descriptor, shared=True)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        raise without_locks(os.path.dirname(path)) from None
     finally:
         os.close(descriptor)

@@ -9,9 +9,11 @@ Rules
    lines of its own.
 """
 
+import errno
 import os
 import stat
 
+from omac.adapters.files import bounded
 from omac.adapters.files.lock import hold_opened
 
 TAIL_BYTES = 1 << 16
@@ -22,6 +24,21 @@ class NoteFile:
 
     def __init__(self, path: str) -> None:
         self.name = path
+
+    def lacks(self, size: int) -> bool:
+        """Return whether the end of the file is without the checkpoint of `size` events, the last that was delivered. A
+        file that this user may not read is believed to have it."""
+        try:
+            descriptor = os.open(self.name, bounded.FLAGS)
+        except OSError as error:
+            return error.errno == errno.ENOENT
+        try:
+            seen = os.fstat(descriptor)
+            regular = stat.S_ISREG(seen.st_mode)
+            tail = os.pread(descriptor, TAIL_BYTES, max(0, seen.st_size - TAIL_BYTES)) if regular else b""
+        finally:
+            os.close(descriptor)
+        return f"\n{size}\n".encode() not in tail
 
     def deliver(self, _size: int, note: str) -> None:
         """Append a note and flush it to the disk. Raises OSError."""

@@ -21,6 +21,7 @@ from omac.adapters.linux import process_identity
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.ids import LOG_DIGITS, HostId, RunId, WorkdirId
+from omac.domain.kernel.locks import NO_LOCKS, without_locks
 from omac.domain.kernel.refusal import Refusal, list_command, problem_of, quoted
 from omac.domain.kernel.run import Run
 
@@ -335,6 +336,8 @@ class StateDir:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 full = f"the disk of the state directory {self.path} is full"
                 raise Refusal("state-unusable", full, fix=[f"df -h {quoted(self.path)}"]) from error
+            if error.errno in NO_LOCKS:
+                raise without_locks(self.path) from error
             message = f"the state directory {self.path} cannot be used: {problem_of(error)}"
             is_named = isinstance(error.filename, str) and os.path.isabs(error.filename)
             at = nearest_existing(error.filename if is_named else self.path)

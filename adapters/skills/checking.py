@@ -5,6 +5,7 @@ import shutil
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 
 from omac.adapters.files import bounded
 from omac.adapters.files.first_line import behind_env, command_of
@@ -23,6 +24,8 @@ from omac.domain.skills.meta import Meta, SidecarMeta
 from omac.domain.skills.problems import problems_of
 from omac.domain.skills.unknown_keys import explain, without_unknown_keys
 
+CODE_OPTIONS = frozenset({"-c", "-e", "--eval", "-m"})  # the word behind one is code, or no file
+PORT_VARIABLES = ("$SIDECAR_PORT", "${SIDECAR_PORT}")
 FIRST_LINE_BYTES_MAX = 256  # as the kernel
 
 
@@ -124,6 +127,11 @@ def check_skill(source: str, search: str) -> list[str]:
             problems.append(f"{GUIDE_FILE}: is missing, so agents cannot discover the skill")
     if meta is not None and meta.sidecar is not None:
         problems += _check_command(source, meta.sidecar, line, search)
+        for platform, script in meta.sidecar.install_scripts.items():
+            if not os.path.isfile(os.path.join(source, script)):
+                problems.append(
+                    f"{META_FILE}: sidecar.install_scripts.{platform}: {script} is no file in the skill's folder"
+                )
     try:
         read_tree(source)
     except Uncopyable as error:
@@ -153,17 +161,24 @@ def _check_meta(folder: int, problems: list[str]) -> tuple[str, Meta | None, int
 
 def _check_command(source: str, sidecar: SidecarMeta, line: int | None, search: str) -> list[str]:
     """Return what the command, which is at `line`, names and the folder or the PATH lacks: its program, or the script
-    that it runs."""
+    that it runs; and a variable that no shell replaces in it."""
 
     def problem_with(word: str, problem: str) -> str:
         return str(YamlFileError(META_FILE, f"sidecar.command: {word} {problem}", line))
 
     program, *words = sidecar.command
     named = [program] if "/" in program and not program.startswith("/") else []
-    named += [word for word in words if not word.startswith("-")][:1]
+    code = [word for before, word in pairwise(words) if before in CODE_OPTIONS]
+    named += [word for word in words if not word.startswith("-") and word not in code][:1]
     problems = []
     if "/" not in program and shutil.which(program, path=search) is None:
         problems.append(problem_with(program, "is in no folder of PATH: install it"))
+    if program.startswith("/") and not os.path.isfile(program):
+        problems.append(problem_with(program, "does not exist"))
+    if any(variable in word for word in words if word not in code for variable in PORT_VARIABLES):
+        problems.append(
+            problem_with("$SIDECAR_PORT", "stays as it is, for no shell takes part: read it in the program")
+        )
     for word in named:
         path = os.path.join(source, word)
         is_program = word == program

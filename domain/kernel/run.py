@@ -28,7 +28,7 @@ class RunStarted(Event, frozen=True):
 
     `start_ticks` and `boot_id` identify the process beyond the reuse of its pid; `policy` says how it treats skills
     (`omac.domain.directories.skill_plan.SkillPolicy`, by field), whether it has `bridge_compat`, which `agent` it
-    launches, if it launches one by name, and its `audit`, if that is not strict.
+    launches, if it launches one by name, with which options of its `sandbox`, and its `audit`, if that is not strict.
     """
 
     harness: str

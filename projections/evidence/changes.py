@@ -20,6 +20,7 @@ from omac.domain.guard.denial import GuardDenied
 from omac.domain.harness.installation import BridgeChanged, BridgeChangeFailed
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import GLOBAL, key_of
+from omac.domain.kernel.run import RunStarted
 from omac.domain.kernel.set_aside import PositionSetAside
 from omac.domain.kernel.terminal_escaping import named
 from omac.domain.sandbox.inspection import Inspected
@@ -78,14 +79,15 @@ class TrustChanges:
         match event:
             case ControlCalled(_, directory, _, session):
                 return TrustChange(kind, directory or None, None, refused, reason, detail, session)
-            case ControlRefused():
-                return TrustChange(kind, event.dir or None, None, refused, reason, detail)
-            case Inspected(_, projects):
-                return TrustChange(kind, projects[0] if projects else None, None, refused, reason, detail)
+            case (
+                ControlRefused(dir=directory) | Inspected(projects=(directory, *_)) | RunStarted(roots=(directory, *_))
+            ):
+                return TrustChange(kind, directory or None, None, refused, reason, detail)
             case GuardDenied():
                 return TrustChange(kind, event.root or None, None, refused, reason, detail, event.session)
             case (
-                SettingChanged()
+                Inspected()
+                | SettingChanged()
                 | SettingChangeFailed()
                 | VaultLocked()
                 | BridgeChanged()
@@ -113,6 +115,9 @@ class TrustChanges:
 def _described(event: Event) -> tuple[str, bool, str | None, str] | None:
     """Kind, whether it was refused, the reason, and what there is to say; None for what is no change of trust."""
     match event:
+        case RunStarted(policy={"sandbox": options}):
+            agent = f" {event.policy['agent']}" if "agent" in event.policy else ""
+            return "run.started", False, None, f"omac {event.command}{agent} with {options}"
         case registration.AutoRegistered(source, bundle_hash, _, digest):
             return (
                 "skill.auto-registered",

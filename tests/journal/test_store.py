@@ -1,6 +1,8 @@
 """Opening a journal: private, durable, and refused with a reason where that is not possible."""
 
 import contextlib
+import errno
+import fcntl
 import json
 import multiprocessing
 import os
@@ -20,7 +22,7 @@ from omac.domain.kernel.event import Cause
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
 from omac.journal.event_kinds import SCHEMA
-from omac.journal.file import VERSION_INDEX
+from omac.journal.file import VERSION_INDEX, refusal_of
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
 from omac.journal.schema import METADATA
@@ -252,6 +254,20 @@ def test_nothing_to_read(path: Path) -> None:
     assert refusal.reason == "journal-unavailable"
     assert any(command.startswith("omac serve") for command in refusal.fix)
     assert not path.parent.exists()
+
+
+def test_a_file_system_without_locks(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite calls a journal there a locked one; the refusal names the file system."""
+
+    def lockf(_file: object, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    made(path)
+    error = sqlite3.OperationalError("database is locked")
+    assert refusal_of(error, str(path)).reason == "journal-unavailable"
+    monkeypatch.setattr(fcntl, "lockf", lockf)
+    refusal = refusal_of(error, str(path))
+    assert (refusal.reason, "has no locks" in refusal.message) == ("state-unusable", True)
 
 
 def test_locked_by_another_program(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import time
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 from polling import eventually
 from real_omac import COMMAND, Omac, Serving, curl
-from started import LOOP, started
+from started import BARE, LOOP, started
 from streaming_skill import META
 
 RAW = """\
@@ -107,7 +109,7 @@ def test_an_answer_that_is_cut_does_not_look_whole(omac: Omac) -> None:
     assert call.process.stdout.read(4) == b"half"
     server.end(signal.SIGKILL)
     assert call.process.wait(20.0) == 6
-    assert "raw broke off its answer: IncompleteRead(0 bytes read, 5 more expected)" in call.said()
+    assert "the answer of raw broke off: bytes that are missing: 5\n" in call.said()
 
 
 def test_an_output_that_nobody_takes_is_no_fault_of_the_skill(house: Omac, project: Path) -> None:
@@ -214,6 +216,20 @@ def test_logs_show_what_sidecars_printed(house: Omac, project: Path) -> None:
     with log.open("ab") as file:
         file.write(b"\x1b[2Jevil\xff\n")
     assert "\\x1b[2Jevil\\xff" in house.ok("logs", "echo", "-n", "1", cwd=project)
+
+
+def test_a_log_that_is_gone_is_named_with_its_time(omac: Omac) -> None:
+    """The folders of old runs are removed with their logs, which no command is to be blamed for."""
+    project = omac.project("shop")
+    omac.approve(project)
+    assert omac.run(*BARE, "--", "true", cwd=project).status == 0
+    for run in (omac.state / "run").iterdir():
+        shutil.rmtree(run) if run.is_dir() and not run.is_symlink() else run.unlink()
+    done = omac.run("logs", cwd=project)
+    assert (done.status, done.out) == (0, "")
+    assert re.fullmatch(
+        r"echo: its log of [-0-9]+ [:0-9]+ is gone; omac keeps those of the latest runs only\n", done.err
+    )
 
 
 @pytest.mark.full

@@ -235,6 +235,34 @@ def test_what_only_the_folder_shows(house: Omac) -> None:
     assert "sidecar.command: pyton3 is in no folder of PATH: install it" in house.run("skill", "check", str(source)).out
 
 
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ('["sh", "-c", "exec python3 sidecar.py $SIDECAR_PORT"]', ""),
+        ('["python3", "sidecar.py", "--port", "$SIDECAR_PORT"]', "$SIDECAR_PORT stays as it is"),
+        ('["/nowhere/python3", "sidecar.py"]', "/nowhere/python3 does not exist"),
+    ],
+)
+def test_what_a_command_means_without_a_shell(house: Omac, tmp_path: Path, command: str, problem: str) -> None:
+    """The check reports a variable that no shell replaces and an absolute program that is missing, and takes the code
+    behind -c for no file."""
+    meta = new(house, tmp_path, "a") / "omac.yaml"
+    meta.write_text(meta.read_text().replace('["python3", "sidecar.py"]', command))
+    done = house.run("skill", "check", cwd=tmp_path)
+    assert (done.status, done.out) == (0, "a: ok\n") if not problem else (done.status == 3 and problem in done.out), (
+        done
+    )
+
+
+def test_an_install_script_that_is_missing(house: Omac, tmp_path: Path) -> None:
+    """The check names the install script of each platform that is no file of the folder."""
+    source = new(house, tmp_path, "a")
+    with open(source / "omac.yaml", "a") as meta:
+        meta.write("  install_scripts: {linux: install.sh, macos: sidecar.py}\n")
+    problem = "omac.yaml: sidecar.install_scripts.linux: install.sh is no file in the skill's folder"
+    assert house.run("skill", "check", cwd=tmp_path).out == f"a: 1 problem\n  {problem}\n"
+
+
 @pytest.mark.parametrize("name", ["omac.yml", "OMAC.yaml"])
 def test_a_file_that_is_called_almost_like_omac_yaml(house: Omac, tmp_path: Path, name: str) -> None:
     """The check reports a file that omac does not read for its name; who approves the skill is sent to the check."""

@@ -124,6 +124,12 @@ def test_one_that_is_away_is_owed(used: Omac, notes: Path) -> None:
     assert notes.read_text().count("\n\u2014 ") == 1
     assert f"{notes} keeps checkpoints" in used.process("doctor").out
     assert "delivered" not in used.ok("status")
+    kept = notes.read_text()
+    for change in (lambda: notes.write_text(""), notes.unlink):
+        change()
+        assert f"{notes} got checkpoints, and is without the last one" in used.process("doctor").out
+    notes.write_text(f"{kept}\n{kept}")
+    assert f"{notes} keeps checkpoints" in used.process("doctor").out
 
 
 @pytest.mark.full

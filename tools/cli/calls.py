@@ -76,7 +76,7 @@ def call(request: CallRequest, environment: Mapping[str, str]) -> int:
     base = urlsplit(_ready(_manifest(request, environment), request)["base"])
     connection = http.client.HTTPConnection(base.hostname or "127.0.0.1", base.port, timeout=TIMEOUT_S)
     with contextlib.closing(connection):
-        with _blaming_skill(request, "did not answer"):
+        with _naming_log(request, f"{request.skill} did not answer"):
             answer = _ask(connection, method, base.path + path, fields, body)
         _print(_chunks(answer, request))
     reason = answer.headers.get("X-Omac-Reason", "")
@@ -106,21 +106,31 @@ def _ask(
 
 
 @contextlib.contextmanager
-def _blaming_skill(request: CallRequest, happened: str) -> Iterator[None]:
-    """Turn errors of the connection into a refusal that names the skill and its log. Raises Refusal."""
+def _naming_log(request: CallRequest, happened: str) -> Iterator[None]:
+    """Turn errors of the connection into a refusal that names the record and the log of the skill: omac may have ended
+    the call as well as the skill. Raises Refusal."""
     try:
         yield
     except (OSError, http.client.HTTPException) as error:
         name = quoted(request.skill)
         fix = [f"omac audit --skill {name} -n 3", f"omac logs {name} {request.where.flags}".strip()]
-        raise Refusal("upstream-error", f"{request.skill} {happened}: {error}", fix=fix) from None
+        match error:
+            case OSError(strerror=str(why)):
+                pass
+            case http.client.IncompleteRead(expected=int(number)):
+                why = f"bytes that are missing: {number}"
+            case http.client.IncompleteRead():
+                why = "its end is missing"
+            case _:
+                why = str(error)
+        raise Refusal("upstream-error", f"{happened}: {why}", fix=fix) from None
 
 
 def _chunks(answer: http.client.HTTPResponse, request: CallRequest) -> Iterator[bytes]:
     """Yield a body as it comes, all of it. Raises Refusal."""
     chunk = b"-"
     while chunk:
-        with _blaming_skill(request, "broke off its answer"):
+        with _naming_log(request, f"the answer of {request.skill} broke off"):
             chunk = answer.read1(CHUNK_BYTES)
             if not chunk and answer.length:  # read1 takes any end of the connection for the end of the body
                 raise http.client.IncompleteRead(b"", answer.length)

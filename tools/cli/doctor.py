@@ -99,6 +99,9 @@ def _witness(witness: FoundWitness) -> Diagnosis:
                 "omac audit verify --checkpoint kept.txt  # here: whether more was changed than a restore cut off",
             ]
         return Diagnosis(name, WARN, says, (*fix, "omac settings show"))
+    if witness.is_emptied:
+        says = f"{witness.name} got checkpoints, and is without the last one, which counts {size}: somebody changed it"
+        return Diagnosis(name, WARN, says, (list_command(witness.name), "omac settings show"))
     if state.size and state.witness == witness.name:
         return Diagnosis(name, OK, f"{witness.name} keeps checkpoints; the last one counts {size}")
     if witness.name.startswith("/") and not os.path.isdir(folder := os.path.dirname(witness.name)):

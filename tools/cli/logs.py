@@ -17,6 +17,7 @@ from omac.tools.compose.journals import to_read
 from omac.tools.compose.state import living_sockets
 from omac.tools.terminal.invocation import current, wait_for_more
 from omac.tools.terminal.render import print_line, report
+from omac.tools.terminal.timestamps import wall_clock
 
 POLL_S = 0.2
 JOURNAL_S = 1.0  # between two looks for a start that writes to a new log
@@ -57,9 +58,10 @@ def run(request: LogsRequest, environment: Mapping[str, str]) -> int:
         report(f"omac: {message} yet")
     offsets: dict[str, tuple[int, int]] = {}
     for log in logs:
-        if len(logs) > 1:
+        lines = _tail(log, request.lines, request.since)
+        if len(logs) > 1 and lines is not None:
             print_line(f"==> {log.skill}: {log.path} <==")
-        for line in _tail(log, request.lines, request.since):
+        for line in lines or ():
             print_line(line)
         offsets[log.path] = _end(log.path)
     if request.follow:
@@ -99,16 +101,21 @@ def _run_of(log: str) -> str:
     return os.path.realpath(os.path.dirname(os.path.dirname(log)))
 
 
-def _tail(log: SidecarLog, count: int, since: int | None) -> list[str]:
-    """The last lines of a log; [] where it is gone."""
+def _tail(log: SidecarLog, count: int, since: int | None) -> list[str] | None:
+    """The last lines of a log; None where it cannot be read."""
     try:
         with open(log.path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - TAIL_BYTES_MAX))
             lines = file.read(TAIL_BYTES_MAX).split(b"\n")
+    except FileNotFoundError:
+        report(
+            f"{log.skill}: its log of {wall_clock(log.starts[-1])} is gone; omac keeps those of the latest runs only"
+        )
+        return None
     except OSError as error:
         report(f"{log.skill}: its log {log.path} cannot be read: {error.strerror}")
-        return []
+        return None
     lines = lines[:-1] if lines and lines[-1] == b"" else lines
     if since is not None:
         lines = _since(lines, log.starts, since)

@@ -48,7 +48,7 @@ from omac.tools.compose.own_program import OMAC, PACKAGE, begun
 from omac.tools.compose.project import project_of
 from omac.tools.compose.settling_ports import SettlingAdapters
 from omac.tools.compose.waiting_sandbox import WaitingSandbox
-from omac.tools.hotpath.sandbox_options import first_option
+from omac.tools.hotpath.sandbox_options import first_option, options_of
 from omac.tools.terminal.invocation import current, expanded
 from omac.tools.terminal.render import report, report_fix
 
@@ -67,7 +67,7 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     that flags or a profile let it change. `variables` are what its environment gets for omac's plugin; `agent` is the
     name of the harness, "" for another command. `settings` are what SETTINGS_WORD stands for in `argv`, or the
     file that holds them, where `is_file`. `guard_scratch` is what a profile or a setting says of it. `offline`: its
-    sandbox has no network.
+    sandbox has no network. `options` are those of its sandbox, as text, from command line and profile.
     """
 
     argv: tuple[str, ...]
@@ -81,6 +81,13 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     is_file: bool = False
     guard_scratch: str = ""
     offline: bool = False
+    options: str = ""
+
+    @property
+    def recorded(self) -> dict[str, str | bool]:
+        """Return what the record of its run says of it."""
+        options = "--no-sandbox" if self.request is None else self.options
+        return {name: word for name, word in (("agent", self.agent), ("sandbox", options)) if word}
 
     def sees(self, ready: Ready) -> Ready:
         """Return the addresses at which the command reaches omac; `ready` is for a bridge."""
@@ -193,7 +200,7 @@ def launch_of(
     offline = whole.network == "none"
     return AgentLaunch(
         program, workdir, request, shown, tuple(whole.allow), variables, name, settings, is_file,
-        whole.guard_scratch, offline,
+        whole.guard_scratch, offline, options_of(whole),
     )  # fmt: skip
 
 

@@ -381,8 +381,8 @@ class Server:
 
     async def _record_start(self) -> None:
         pid, options = os.getpid(), self._options
-        agent = {"agent": options.launch.agent} if options.launch and options.launch.agent else {}
-        policy = self._policies.recorded | agent | ({"bridge_compat": True} if options.bridge_compat else {})
+        launch = options.launch.recorded if options.launch else {}
+        policy = self._policies.recorded | launch | ({"bridge_compat": True} if options.bridge_compat else {})
         event = RunStarted(
             options.harness.name, VERSION, pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id(),
             options.roots, policy, "start" if options.beside else "serve",

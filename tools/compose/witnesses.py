@@ -24,11 +24,12 @@ from omac.tools.compose.state import StateDir, host_id
 
 class FoundWitness(NamedTuple):
     """The witness that keeps checkpoints ("" for none), whether the settings refuse any, and the outcome of the last
-    deliveries."""
+    deliveries. `is_emptied`: its file is without the last of them."""
 
     name: str
     is_refused: bool
     state: witness.Witnessed
+    is_emptied: bool = False
 
     @property
     def is_contested(self) -> bool:
@@ -51,7 +52,9 @@ def found_witness(environment: Mapping[str, str], state: StateDir) -> FoundWitne
     except Refusal:
         pass
     means = witness_of(resolved)
-    return FoundWitness(means.name if means else "", resolved["journal.witness"].value == "none", delivered)
+    name = means.name if means else ""
+    is_emptied = isinstance(means, NoteFile) and delivered.witness == name and means.lacks(delivered.size)
+    return FoundWitness(name, resolved["journal.witness"].value == "none", delivered, is_emptied)
 
 
 def witness_of(resolved: Mapping[str, Resolved], signer: Signer | None = None) -> Witness | None:

@@ -6,7 +6,7 @@ from omac.domain.kernel import PlainData
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.confinement import BACKENDS, NETWORKS
 from omac.domain.sandbox.hidden_names import check_pattern
-from omac.domain.sandbox.request import SandboxRequest
+from omac.domain.sandbox.request import SandboxRequest, defaults
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -180,6 +180,23 @@ def _parsed(words: Sequence[str]) -> SandboxRequest:
 def first_option(request: SandboxRequest) -> str:
     """The name of the first option that a request has; empty without any."""
     return next((option.name for option in OPTIONS if getattr(request, option.field)), "")
+
+
+def options_of(request: SandboxRequest) -> str:
+    """Return the options by which a request differs from the default, as text for a record: without the directories
+    that it is for, and without the values of variables."""
+    words = []
+    default = defaults()
+    for option in OPTIONS:
+        value = getattr(request, option.field)
+        if not option.shared or value == getattr(default, option.field):
+            continue
+        if isinstance(value, dict):
+            value = [f"{name}={amount:.15g}" for name, amount in value.items()]
+        for one in value if isinstance(value, list) else [value]:
+            text = str(one).partition("=")[0] if option.field == "env" else str(one)
+            words.append(f"{option.name} {quoted(text)}" if option.takes else option.name)
+    return " ".join(words)
 
 
 def _take(request: SandboxRequest, option: Option, value: str) -> None:
