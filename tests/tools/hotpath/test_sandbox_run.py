@@ -319,7 +319,7 @@ def _running(mine: Box, script: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize("beside", [False, True])
 def test_a_state_directory_that_is_deleted_while_one_runs(mine: Box, beside: bool) -> None:
-    """What a launch left is inspected, and what it made in `.git` removed, though the state directory was deleted; the
+    """A launch inspects what is left, and removes what it made in `.git`, though the state directory was deleted; the
     launch that ends last does both where others began since."""
     mine.host("git", "init", "-q", cwd=mine.workdir)
     git = mine.workdir / ".git"
