@@ -24,7 +24,7 @@ from typing import NamedTuple
 from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
 from omac.journal.file import connect_for_reading, refusal_of
 from omac.journal.log_connection import JournalConnection
-from omac.journal.mark import Mark
+from omac.journal.mark import RESTORING, Mark
 from omac.journal.segment import (
     SUFFIX,
     Segment,
@@ -178,7 +178,7 @@ def restore(
     except BaseException:
         _remove(draft, with_segments=True)
         raise
-    kept, moved = "", list[tuple[str, str]]()
+    kept, moved, known = "", list[tuple[str, str]](), mark.read()
 
     def move(name: str, to: str) -> None:
         os.rename(name, to)
@@ -196,24 +196,31 @@ def restore(
                     os.unlink(path + suffix)
         if os.path.lexists(folder_of(draft)):
             move(folder_of(draft), folder_of(path))
+        mark.trust()
+        mark.write(copy.id, copy.position)  # while the copy shows other commands that a restore is under way
         move(draft, path)
         sync_folder(os.path.dirname(path))
     except OSError as error:
-        for name, to in reversed(moved):
-            with contextlib.suppress(OSError):
-                os.rename(to, name)
+        _roll_back(moved, mark, known)
         _remove(draft, with_segments=True)
         raise _unwritable(error.filename or path, error) from error
     restored = inspect(path)
     if (restored.id, restored.position) != (copy.id, copy.position):
         message = f"{path} is not what was restored: it ends at position {restored.position}, not {copy.position}"
         raise Refusal("journal-damaged", message, fix=[f"ls -l {quoted(path)}*"])
-    mark.trust()
-    mark.write(copy.id, copy.position)
     if mark.read() != (copy.id, copy.position):
         message = f"the journal {path} is restored, but its mark {mark.file} cannot be written"
         raise Refusal("state-unusable", message, fix=[f"rm {quoted(mark.file)}"])
     return copy._replace(path=path), kept
+
+
+def _roll_back(moved: list[tuple[str, str]], mark: Mark, known: tuple[str, int] | None) -> None:
+    """Give what a restore has moved the names that it had, and the journal the mark."""
+    if known is not None:
+        mark.write(*known)
+    for name, to in reversed(moved):
+        with contextlib.suppress(OSError):
+            os.rename(to, name)
 
 
 def kept_journals(path: str, since_ns: int = 0) -> list[str]:
@@ -245,7 +252,7 @@ def put_back(path: str) -> bool:
 
 def _draft(path: str) -> str:
     """Return the path at which the copy that replaces a journal is made."""
-    return f"{path}.restoring"
+    return f"{path}{RESTORING}"
 
 
 def _into_one_file(draft: str) -> None:

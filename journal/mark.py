@@ -17,6 +17,7 @@ from omac.domain.kernel.refusal import Refusal, quoted
 
 FOLDER = "journals"  # in the state directory
 BYTES_MAX = 256
+RESTORING = ".restoring"  # behind a journal's path: the copy that a restore makes to replace it
 PATH, EXPOSED = ".path", ".exposed"  # behind the mark's name: the link, and the same once the journal is distrusted
 
 
@@ -93,6 +94,10 @@ class Mark(NamedTuple):
     ) -> Refusal:
         """Return the refusal, with the ways back; `otherwise` says what forgetting the mark, or the file `forget`
         beside it, does."""
+        if os.path.lexists(self.path + RESTORING):
+            message = f"the journal {self.path} is being restored, or a restore of it was interrupted"
+            fix = ["omac status  # once it has ended", f"omac journal restore BACKUP --journal {quoted(self.path)}"]
+            return Refusal("contention", message, fix=fix)
         otherwise = "believes it as it is" if forget else otherwise
         fix = [
             f"omac journal restore BACKUP --journal {quoted(self.path)}  # a copy made by omac journal backup",

@@ -23,7 +23,7 @@ PR_SET_DUMPABLE = 4
 SWITCH_S = 0.0001  # a thread that waits for the disk goes on as soon as that is done
 
 
-INTERRUPTED = 130
+INTERRUPTED, MISSING = 130, 4  # as exit codes
 
 
 def main() -> None:
@@ -32,6 +32,18 @@ def main() -> None:
         _begin()
     except KeyboardInterrupt:  # while it was loading
         os._exit(2 if sys.argv[1:3] == ["hook", "pre-tool-use"] else INTERRUPTED)
+    except ImportError as problem:
+        os.write(2, f"omac: {not_whole(problem)}\n".encode(errors="replace"))
+        os._exit(2 if sys.argv[1:3] == ["hook", "pre-tool-use"] else MISSING)
+
+
+def not_whole(problem: Exception) -> str:
+    """Return in words that a part of omac cannot be loaded, and what mends that; it needs nothing else of omac."""
+    return (
+        f"its own code cannot be loaded ({problem}): it was installed again while this command ran, or is not whole\n"
+        "  try: omac version  # then the same command again\n"
+        "  try: uv tool install --force omac"
+    )
 
 
 def _begin() -> None:

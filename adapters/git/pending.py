@@ -7,6 +7,7 @@ Rules
 2. Nothing is inspected while a launch lives that overlaps. The last one to end inspects for all, by what was there
    before the first one.
 3. A launch into folders that are being inspected waits. An inspection that is due there is done before the launch.
+4. A launch that ends puts its record there again where that was deleted, with the state directory, while it ran.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.files import atomic, lock
+from omac.adapters.files.nearest import make_private
 from omac.adapters.git import refs
 from omac.adapters.git.launch_record import Record, parsed
 from omac.adapters.linux import process_identity
@@ -109,6 +111,8 @@ class Pending:
         """Return what is due now that a launch has ended; None where that is left to one that lives. Raises Refusal
         (state-unusable)."""
         with _Compared(self, record) as others:
+            if not os.path.lexists(f"{self.folder}/{record.name}"):
+                self._put_again(record)
             connected = [record, *_connected(record, others)]
             if all(member.descriptor >= 0 for member in connected):
                 return self._claimed(connected)
@@ -190,6 +194,13 @@ class Pending:
             os.unlink(f"{self.folder}/{record.name}")
             raise
 
+    def _put_again(self, record: Record) -> None:
+        deleted = record.descriptor
+        self._put(record)
+        os.close(deleted)
+        if record.baseline is not None:
+            self._write(record, record.noted() + record.begun() + record.ended())
+
     def _write(self, record: Record, line: bytes) -> None:
         try:
             atomic.write_all(record.descriptor, line)
@@ -211,7 +222,7 @@ class _Compared:
     def __enter__(self) -> list[Record]:
         folder = self._pending.folder
         try:
-            os.makedirs(folder, 0o700, exist_ok=True)
+            make_private(folder)
             self._lock = lock.open_file(f"{folder}/{_LOCK}")
         except OSError as problem:
             message = f"the folder {folder} cannot be used: {problem.strerror}"

@@ -4,7 +4,8 @@ Removing one that another sandbox has pinned would unpin it there: a mount ends 
 that is removed in another mount namespace (unlink(2)). So every launch holds a lock together with all others, from
 before it looks at what is there until it ends. Each placeholder is listed before it is made, and, with its device and
 inode, afterwards. The launch that ends last removes all that are listed and are still what they were, also those of a
-launch that was killed; no link is followed on the way.
+launch that was killed; no link is followed on the way. Each launch has lock and list open, so that they hold for those
+that live also where the state directory is deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Placeholders:
 
     def __init__(self, state: str) -> None:
         self._state = state
-        self._lock = -1
+        self._lock = self._list = -1
 
     def hold(self) -> None:
         """Keep what others have made, and what is there, from being removed. Raises Refusal (state-unusable)."""
@@ -37,6 +38,8 @@ class Placeholders:
             make_private(self._state)
             self._lock = lock.open_file(f"{self._state}/{LOCK}")
             lock.acquire(self._lock, shared=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._list = os.open(f"{self._state}/{LIST}", flags, 0o600)
         except OSError as problem:
             message = f"the state directory {self._state} cannot be used: {problem.strerror}"
             fix = [look_at(self._state), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
@@ -50,14 +53,14 @@ class Placeholders:
         made = []
         at = f"{self._state}/{LIST}"
         try:
-            self._list([_line(entry, (0, 0)) for entry in missing])
+            atomic.write_all(self._list, "".join(_line(entry, (0, 0)) for entry in missing).encode())
             for entry in missing:
                 at = entry.path
                 try:
                     made.append(_line(entry, _make(entry)))
                 except FileExistsError:
                     continue  # another sandbox was first
-            self._list(made)
+            atomic.write_all(self._list, "".join(made).encode())
         except OSError as problem:
             message = f"the placeholder {at} cannot be made: {problem.strerror}"
             raise Refusal("path-changed", message, fix=[list_command(os.path.dirname(at))]) from problem
@@ -67,21 +70,38 @@ class Placeholders:
         if self._lock < 0:
             return
         try:
-            is_last = lock.try_acquire(self._lock)
-        except OSError:
-            is_last = False
-        if is_last:
-            _remove_listed(f"{self._state}/{LIST}")
-        os.close(self._lock)
-        self._lock = -1
+            if lock.try_acquire(self._lock):
+                self._remove_listed()
+        except (OSError, Refusal):
+            pass  # the next launch that ends last does it
+        for descriptor in (self._list, self._lock):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._lock = self._list = -1
 
-    def _list(self, lines: list[str]) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(f"{self._state}/{LIST}", flags, 0o600)
+    def _remove_listed(self) -> None:
+        """Remove what is listed; where another state directory has the place of the one that was deleted, the launches
+        in it may have pinned that too, and the last of them does it. Raises OSError."""
+        with open(os.dup(self._list), "rb") as file:
+            file.seek(0)
+            content = file.read()
+        if self._is_at(self._lock, LOCK):
+            _remove_listed(content)
+            os.unlink(f"{self._state}/{LIST}")
+        elif os.path.lexists(f"{self._state}/{LOCK}"):
+            following = Placeholders(self._state)
+            following.hold()
+            atomic.write_all(following._list, content)
+            following.end()
+        else:
+            _remove_listed(content)
+
+    def _is_at(self, descriptor: int, name: str) -> bool:
+        """Return whether a file of the state directory is the one that is open."""
         try:
-            atomic.write_all(descriptor, "".join(lines).encode())
-        finally:
-            os.close(descriptor)
+            return os.path.samestat(os.fstat(descriptor), os.lstat(f"{self._state}/{name}"))
+        except FileNotFoundError:
+            return False
 
 
 def _line(entry: Entry, node: tuple[int, int]) -> str:
@@ -100,14 +120,9 @@ def _make(entry: Entry) -> tuple[int, int]:
     return (made.st_dev, made.st_ino)
 
 
-def _remove_listed(path: str) -> None:
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.read().splitlines()
-    except (OSError, ValueError):
-        return  # none was made
+def _remove_listed(content: bytes) -> None:
     listed: dict[str, tuple[str, tuple[int, int]]] = {}
-    for line in lines:
+    for line in content.decode("ascii", "replace").splitlines():
         try:
             name, kept, device, inode = line.split(" ")
             listed[name] = kept, (int(device), int(inode))
@@ -122,7 +137,6 @@ def _remove_listed(path: str) -> None:
                 continue  # somebody has put something there, written to it, or taken it away
     finally:
         os.close(root)
-    os.unlink(path)
 
 
 def _remove(root: int, path: str, kept: str, node: tuple[int, int]) -> None:

@@ -5,6 +5,7 @@ what cannot be read says nothing, and a warning tells so.
 """
 
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,7 @@ PROJECT_FOLDER = ".omac"
 BYTES_MAX = 64 * 1024
 PROJECT_LINE_BYTES_MAX = 200  # the parser takes time quadratic in the parts of a dotted key, which is in one line
 
+_STATED = re.compile(r"\s*(?:\[+(?P<table>[^\[\]]+)\]|(?P<key>[^=#\[\]]+)=)")
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -41,7 +43,8 @@ def user_path(environment: Mapping[str, str]) -> str:
 def read_user(environment: Mapping[str, str]) -> SettingsFile:
     """Return the settings in the user's file; empty ones if no file exists. Raises Refusal (settings-invalid)."""
     path = user_path(environment)
-    return user_settings(printable(path), _user_document(path)[1])
+    content, document = _user_document(path)
+    return user_settings(printable(path), document, partial(_place, content))
 
 
 def read_project(workdir: str) -> SettingsFile:
@@ -49,7 +52,8 @@ def read_project(workdir: str) -> SettingsFile:
     faults."""
     path = printable(os.path.join(workdir, PROJECT_FOLDER, FILE))
     try:
-        document = _decoded(_project_content(workdir))
+        content = _project_content(workdir)
+        document = _decoded(content)
     except FileNotFoundError:
         return SettingsFile(path)
     except (OSError, ValueError) as error:  # a ValueError is about a path with NUL
@@ -57,7 +61,7 @@ def read_project(workdir: str) -> SettingsFile:
         return SettingsFile(path, warnings=(f"{path} cannot be read ({reason}); ignored",))
     except _UnusableSettings as unusable:
         return SettingsFile(path, warnings=(f"{path} {unusable}; ignored",))
-    return project_settings(path, document)
+    return project_settings(path, document, partial(_place, content.decode()))
 
 
 class UserChange:
@@ -163,6 +167,26 @@ def _decoded(content: bytes) -> dict[str, Any]:
         raise _UnusableSettings("is nested too deep") from None
     except ValueError as error:  # TOMLDecodeError is one; numbers too long for Python are another
         raise _UnusableSettings(f"is not valid TOML ({printable(str(error))[:200]})") from None
+
+
+def _place(content: str, name: str) -> str:
+    """Return where a table or a setting is stated, as ", line 3"; "" where that is written in an unusual way."""
+    table = ""
+    for number, line in enumerate(content.split("\n"), 1):
+        stated = _STATED.match(line)
+        if stated is None:
+            continue
+        table, key = (_plain(stated["table"]), "") if stated["table"] else (table, _plain(stated["key"]))
+        whole = ".".join(part for part in (table, key) if part)
+        is_inline = bool(key) and name.startswith(f"{whole}.")
+        if is_inline or whole == name or whole.startswith(f"{name}."):
+            return f", line {number}"
+    return ""
+
+
+def _plain(key: str) -> str:
+    """A key of TOML without quotes and blanks around its parts."""
+    return ".".join(part.strip(" \t\"'") for part in key.split("."))
 
 
 def _changed(setting: Setting, value: str | None, text: str, before: Mapping[str, Any], path: str) -> str | None:

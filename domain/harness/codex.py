@@ -35,7 +35,7 @@ HARNESS = Harness(
         notice="codex runs a hook only after you trust it: start codex, and open /hooks",
         begins_in_project=True,
     ),
-    sessions=Sessions(("resume", "--last"), ("resume",), ("resume",), unattended="exec"),
+    sessions=Sessions(("resume", "--last"), ("resume",), ("resume",), commands=("exec", "e")),
     bridge=Bridge(override_option="-c", folders_file=".codex/config.toml"),
     confined=("-c", 'sandbox_mode="danger-full-access"', "-c", 'approval_policy="never"'),
 )  # fmt: skip

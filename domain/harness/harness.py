@@ -75,13 +75,13 @@ class Bridge(PlainData):
 
 class Sessions(PlainData):
     """The arguments by which an agent goes on with an earlier session of its folder: the `last` one, the one whose id
-    follows `named`, or one that the person chooses from a list; empty where it has no way. They come behind
-    `unattended`, the agent's own command for one prompt without a terminal, where the person's words begin with it."""
+    follows `named`, or one that the person chooses from a list; empty where it has no way. They stand behind the first
+    word of a person's where that is one of `commands`."""
 
     last: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     chosen: tuple[str, ...] = ()
-    unattended: str | None = None
+    commands: tuple[str, ...] = ()
 
 
 class Cloud(PlainData):

@@ -33,7 +33,7 @@ HARNESS = Harness(
         "OPENCODE_SERVER_USERNAME", "npm_config_offline",
     ),
     offline=(("npm_config_offline", "true"),),  # or the first session waits a minute for the registry
-    sessions=Sessions(("--continue",), ("--session",), unattended="run"),
+    sessions=Sessions(("--continue",), ("--session",), commands=("run",)),
     bridge=Bridge(
         plugin_variable="OPENCODE_CONFIG_CONTENT", plugin="opencode_bridge.ts",
         plugin_folder=".config/opencode/plugin/",

@@ -8,7 +8,7 @@ Rules
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 
@@ -184,25 +184,32 @@ def check_word(setting: Setting, word: str, where: str | None = None) -> str:
     return word
 
 
-def user_settings(path: str, document: Mapping[str, object]) -> SettingsFile:
-    """Return the settings in a user's decoded settings file. Raises Refusal (settings-invalid)."""
+def _nowhere(_name: str) -> str:
+    return ""
+
+
+def user_settings(path: str, document: Mapping[str, object], place: Callable[[str], str] = _nowhere) -> SettingsFile:
+    """Return the settings in a user's decoded settings file; `place` says where in it a table or a setting is, such as
+    ", line 3". Raises Refusal (settings-invalid)."""
     values: dict[str, str] = {}
     for name, word, problem in _statements(document):
         if problem is not None:
-            raise Refusal("settings-invalid", f"{path}: {problem}", fix=[f"${{EDITOR:-vi}} {quoted(path)}"])
+            message = f"{path}{place(name)}: {problem}"
+            raise Refusal("settings-invalid", message, fix=[f"${{EDITOR:-vi}} {quoted(path)}"])
         values[name] = word
     return SettingsFile(path, values)
 
 
-def project_settings(path: str, document: Mapping[str, object]) -> SettingsFile:
-    """Return the settings in a project's decoded settings file, as far as omac understands them."""
+def project_settings(path: str, document: Mapping[str, object], place: Callable[[str], str] = _nowhere) -> SettingsFile:
+    """Return the settings in a project's decoded settings file, as far as omac understands them; `place` as for
+    `user_settings`."""
     values: dict[str, str] = {}
     warnings: list[str] = []
     for name, word, problem in _statements(document):
         if problem is None:
             values[name] = word
         else:
-            warnings.append(f"{path}: {problem}; ignored")
+            warnings.append(f"{path}{place(name)}: {problem}; ignored")
         if len(warnings) > WARNINGS_MAX:
             warnings[WARNINGS_MAX:] = [f"{path}: more entries that omac does not understand; ignored"]
             break
@@ -260,13 +267,13 @@ def _widening(setting: Setting, word: str, without: str) -> str | None:
 
 
 def _statements(document: Mapping[str, object]) -> Iterator[tuple[str, str, str | None]]:
-    """`(name, word, None)` for each setting in a decoded file, `(_, _, problem)` for everything else in it."""
+    """`(name, word, None)` for each setting in a decoded file, `(name, _, problem)` for everything else in it."""
     tables = dict.fromkeys(setting.table_and_key[0] for setting in SETTINGS.values())
     for table, values in document.items():
         if table not in tables:
-            yield "", "", f"unknown table {_key(table)}{_did_you_mean(table, tables)}"
+            yield table, "", f"unknown table {_key(table)}{_did_you_mean(table, tables)}"
         elif not isinstance(values, dict):
-            yield "", "", f"{table} must be a table: write [{table}] above its settings"
+            yield table, "", f"{table} must be a table: write [{table}] above its settings"
         else:
             for key, value in values.items():
                 yield _statement(f"{table}.{key}", value)
@@ -274,12 +281,12 @@ def _statements(document: Mapping[str, object]) -> Iterator[tuple[str, str, str 
 
 def _statement(name: str, value: object) -> tuple[str, str, str | None]:
     if name not in SETTINGS:
-        return "", "", f"unknown setting {_key(name)}{_did_you_mean(name, SETTINGS)}"
+        return name, "", f"unknown setting {_key(name)}{_did_you_mean(name, SETTINGS)}"
     word = stated_word(value, SETTINGS[name])
     if isinstance(word, str) and SETTINGS[name].takes(word):
         return name, word, None
     stated = shown(word) if isinstance(word, str) else f"a value of type {type(value).__name__}"
-    return "", "", f"{name} takes {_words(SETTINGS[name])}, not {stated}"
+    return name, "", f"{name} takes {_words(SETTINGS[name])}, not {stated}"
 
 
 def _setting_of_variable(variable: str) -> None:

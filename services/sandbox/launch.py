@@ -168,12 +168,14 @@ class SandboxLaunch:
             if self._replaceable.is_installed:
                 self._inspection.ended(self._replaceable.content)
             self._replaceable.close()
-        for layout in self._layouts:
-            self._end_of_git(layout)
-        findings = self._inspection.end()
-        for line in self._of_hidden_files():
-            self._ports.report(line)
-        self._plan.placeholders.end()
+        try:
+            for layout in self._layouts:
+                self._end_of_git(layout)
+            findings = self._inspection.end()
+            for line in self._of_hidden_files():
+                self._ports.report(line)
+        finally:
+            self._plan.placeholders.end()
         return findings
 
     def _open_home(self, pid: int) -> None:

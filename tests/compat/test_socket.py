@@ -41,7 +41,7 @@ def test_flat_paths_in_a_sandbox(omac: Omac) -> None:
     omac.approve(project)
     shared(omac)
     done = omac.run("start", "--workdir", str(project), "--", "sh", "-c", INSIDE)
-    assert (done.status, done.err.partition("\n")[0]) == (0, "omac: what happened in this session:"), done
+    assert (done.status, done.err.partition("\n")[0]) == (0, "omac: what happened while it ran:"), done
     assert done.out.split() == ["200"] * 5 + ["404", "403", "404", "404"]
     rows = omac.audit("--outcome", "completed")
     paths = ["/echo/flat", "/echo/slashes", "/echo/by-token", "/echo/global", "/echo/global"]

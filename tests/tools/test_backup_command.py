@@ -196,6 +196,36 @@ def test_restoring_over_later_events(omac: Omac, tmp_path: Path) -> None:
     assert json.loads(omac.ok("journal", "check", "--json", "--journal", replaced))["position"] == later
 
 
+@pytest.mark.parametrize("of_another", [False, True])
+def test_a_command_during_a_restore(omac: Omac, tmp_path: Path, of_another: bool) -> None:
+    """A command that meets a journal between the names that a restore changes reports that, and deletes nothing."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    copy, rename, seen = tmp_path / "copy.db", os.rename, list[str]()
+    omac.ok("journal", "backup", str(copy))
+    if of_another:
+        shutil.rmtree(omac.state / "journals")
+        (omac.state / "journal.db").unlink()
+    omac.approve(omac.project("other", "echo"), "echo")
+
+    def look() -> None:
+        done = omac.run("approvals")
+        assert (done.status in (0, 1), "rm " in done.err, "--no-inner" in done.err) == (not done.err, False, False), (
+            done
+        )
+        seen.append(done.err)
+
+    def renaming(source: str, target: str) -> None:
+        look()
+        rename(source, target)
+        look()
+
+    with mock.patch("omac.journal.backup.os.rename", renaming):
+        omac.ok("journal", "restore", str(copy), "--yes")
+    assert any("is being restored, or a restore of it was interrupted" in err for err in seen)
+    assert not seen[-1]
+    omac.ok("approvals")
+
+
 def test_a_backup_that_is_not_there(omac: Omac, tmp_path: Path) -> None:
     """A restore reports that no backup exists at the path, suggests listing its folder, and changes nothing."""
     omac.approve(omac.project("shop", "echo"), "echo")

@@ -228,6 +228,28 @@ def test_an_interrupt_while_it_loads_is_no_defect(
     assert (done.returncode, "Traceback" in done.stderr) == (status, False), done
 
 
+@pytest.mark.parametrize(
+    ("words", "module", "status"),
+    [
+        (("status",), "omac.tools.main", 4),
+        (("status",), "omac.tools.cli.status", 4),
+        (("start", "--", "true"), "omac.tools.cli.start", 4),
+        ((*SANDBOX, "--", "true"), "omac.tools.hotpath.code_cache", 4),
+        ((*HOOK, "--installed"), "omac.tools.hotpath.guard_hook", 2),
+    ],
+)
+def test_a_part_that_is_gone_is_no_defect(project: Path, words: tuple[str, ...], module: str, status: int) -> None:
+    """A command that begins while omac is installed again reports that; the guard denies what it did not judge."""
+    begin = INTERRUPTED.format(path=sys.path, module=module).replace("KeyboardInterrupt", "ModuleNotFoundError(name)")
+    environment = {"HOME": str(project.parent), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    argv = [sys.executable, "-I", "-S", "-c", begin, *words]
+    done = subprocess.run(argv, env=environment, cwd=project, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "Traceback" in done.stderr, "defect" in done.stderr) == (status, False, False), done
+    if status != 2:
+        assert f"({module}): it was installed again while this command ran, or is not whole" in done.stderr, done
+        assert done.stderr.endswith("  try: uv tool install --force omac\n")
+
+
 @pytest.mark.parametrize(("words", "status"), [(("start", "--", "true"), 130), (HOOK, 2)])
 def test_an_interrupt_before_it_loads(tmp_path: Path, words: tuple[str, ...], status: int) -> None:
     """Ctrl-C in the program's own first lines ends it quietly, too."""

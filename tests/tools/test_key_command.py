@@ -244,7 +244,7 @@ def restore_killed_of_before_a_rotation(used: Omac, tmp_path: Path) -> str:
     used.ok("journal", "backup", copy)
     used.ok("key", "rotate")
     kill_restore(used, copy, lambda name: name.endswith(".restoring"))
-    assert "is missing" in used.run("checkpoint").err
+    assert "a restore of it was interrupted" in used.run("checkpoint").err
     return copy
 
 

@@ -165,6 +165,10 @@ def test_a_defect_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.Monk
     assert "ZeroDivisionError: hunter2" in trace.read_text()
     assert trace.stat().st_mode & 0o077 == 0
     trace.unlink()
+    monkeypatch.setattr("omac.tools.terminal.carrying_out._OWN", (1, 2, 3))
+    status, _, err = called(house(tmp_path / "c"), "settings", "show")
+    assert (status, "it was installed again while this command ran" in err, "defect" in err) == (4, True, False)
+    monkeypatch.undo()
 
     def refuse(*_: object) -> int:
         raise ExceptionGroup("", [ExceptionGroup("", [Refusal("misuse", "one")]), Refusal("misuse", "two")])

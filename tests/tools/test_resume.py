@@ -17,6 +17,8 @@ CALLS = {
     "pi": ("--continue", "--session 0b3c", "--resume"),
 }
 
+COMMANDS = {"codex": ("exec", "e"), "opencode": ("run",)}
+
 
 @pytest.fixture
 def shop(omac: Omac) -> Path:
@@ -48,6 +50,9 @@ def test_each_goes_on_in_its_own_words(omac: Omac, shop: Path, name: str) -> Non
     assert tail("continue", "-s", "0b3c").endswith(f" {by_id}")
     more = omac.process("continue", "--no-sandbox", "--", "-x", "y", cwd=shop)
     assert more.out.strip().endswith(f" {last} -x y")
+    for command in COMMANDS.get(name, ()):
+        headless = omac.process("continue", "--no-sandbox", "--", command, "-x", "y", cwd=shop)
+        assert headless.out.strip().endswith(f" {command} {last} -x y")
     if chosen:
         assert tail("resume").endswith(f" {chosen}")
     else:

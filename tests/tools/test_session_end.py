@@ -14,7 +14,7 @@ from omac.domain.sandbox.launch import LaunchExited
 from omac.tools.compose.agent_launch import HOOK
 from omac.tools.terminal.columns import columns
 
-TITLE = "omac: what happened in this session:\n"
+TITLE = "omac: what happened while it ran:\n"
 AS_AGENT = "git -c user.name=a -c user.email=a@b"
 
 
@@ -146,7 +146,7 @@ def test_no_subject_passes_for_a_line(omac: Omac, shop: Path, width: int) -> Non
         COMMAND[0], [*COMMAND[1:], *words], env=omac.environment, cwd=str(shop), encoding="utf-8", timeout=60,
         dimensions=(40, width),
     )  # fmt: skip
-    shell.expect_exact("what happened in this session:")
+    shell.expect_exact("what happened while it ran:")
     shell.expect(pexpect.EOF)
     shell.close()
     committed = next(line for line in str(shell.before).splitlines() if "committed" in line)
@@ -163,7 +163,7 @@ def test_nothing_that_the_agent_left_set_hides_it(omac: Omac, shop: Path) -> Non
         COMMAND[0], [*COMMAND[1:], *words], env=environment, cwd=str(shop), encoding="utf-8", timeout=60
     )
     shell.expect_exact("\x1b[8m\x1b(0")
-    shell.expect_exact("\x1b[0m\x1b(B\x0fomac: what happened in this session:")
+    shell.expect_exact("\x1b[0m\x1b(B\x0fomac: what happened while it ran:")
     shell.expect(pexpect.EOF)
     shell.close()
 

@@ -128,7 +128,7 @@ def test_with_origins(environment: Environment, project: Path, capsys: pytest.Ca
         "limits.all_calls_per_second  none    default",
         "limits.max_head_bytes        none    default",
     ]
-    slip = f"omac: {project}: unknown setting serve.unaproved; did you mean serve.unapproved?; ignored"
+    slip = f"omac: {project}, line 4: unknown setting serve.unaproved; did you mean serve.unapproved?; ignored"
     assert warnings.splitlines() == [slip]
 
 

@@ -131,7 +131,7 @@ def test_settings_that_cannot_be_read_hide_the_limits_alone(house: Omac, project
     assert "sidecar.py" in done.out
     for answer in (done, as_json):
         assert "the limits of its calls are unknown" in answer.err
-        assert "settings.toml: limits.concurrent_calls takes" in answer.err
+        assert "settings.toml, line 2: limits.concurrent_calls takes" in answer.err
     assert json.loads(as_json.out)["limits"] is None
 
 

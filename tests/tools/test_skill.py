@@ -139,6 +139,25 @@ def test_a_place_where_nothing_can_be_written(house: Omac) -> None:
     assert "  try: ls -ld /proc\n" in done.err
 
 
+def test_a_place_that_is_no_project(house: Omac) -> None:
+    """A skill is made neither in git's own folders nor in omac's, nor above the home; the project around is named."""
+    project = house.root / "versioned"
+    git = project / ".git"
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    subprocess.run(["git", "init", "-q", "--bare", str(house.root / "bare")], check=True)
+    for folder, problem, named in (
+        (git, "in a folder of git's own", project),
+        (git / "objects" / "info", "in a folder of git's own", project),
+        (house.root / "bare", "in a folder of git's own", "PROJECT"),
+        (house.state / "run", "in omac's state directory", None),
+        (Path("/"), "above your home folder", "PROJECT"),
+    ):
+        done = house.run("skill", "new", "hello", cwd=folder)
+        assert (done.status, f"{folder} is {problem}; no skill was made" in done.err) == (2, True), done
+        assert named is None or f"try: omac skill new hello --workdir {named}\n" in done.err
+        assert not (folder / ".agents").exists()
+
+
 def test_nothing_is_left_of_a_skill_that_could_not_be_made(tmp_path: Path) -> None:
     """A skill that could not be written leaves no files, and a second try succeeds."""
     with pytest.raises(OSError, match="lib/a") as caught:

@@ -227,10 +227,10 @@ def test_a_slip_in_a_projects_settings(omac: Omac, sandbox: tuple[str, ...]) -> 
     done = omac.run("start", *sandbox, "--workdir", str(omac.root / "shop"), "--", "true")
     slips = [line.partition(": ")[2] for line in done.err.splitlines() if str(file) in line]
     expected = [
-        f"{file}: {name} takes {words}, not 'maybe'; ignored"
-        for name, words in (
-            ("git.hooks", "deny or read"),
-            ("serve.unapproved", "refuse, confine or allow"),
+        f"{file}, line {line}: {name} takes {words}, not 'maybe'; ignored"
+        for line, name, words in (
+            (2, "serve.unapproved", "refuse, confine or allow"),
+            (4, "git.hooks", "deny or read"),
         )
     ]
     assert (done.status, sorted(slips)) == (0, expected), done

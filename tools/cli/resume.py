@@ -42,9 +42,9 @@ def run(request: ResumeRequest, environment: Mapping[str, str]) -> int:
     """Start the agent, and stay to its end; its exit status. Raises Refusal."""
     project = directory(request.workdir, "--workdir") if request.workdir else project_around(environment)
     harness = _last(project, request, environment)
-    words = list(request.words or ())
-    at = 1 if words and words[0] == harness.sessions.unattended else 0
-    words[at:at] = _words(harness, request)
+    words = request.words or []
+    behind = 1 if words and words[0] in harness.sessions.commands else 0
+    words = [*words[:behind], *_words(harness, request), *words[behind:]]
     return start(
         StartRequest(
             harness.name, words, project, request.no_sandbox, request.sandbox, request.unapproved,

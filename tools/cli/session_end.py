@@ -35,7 +35,7 @@ def report_end(use: RunUse, commits: Sequence[NewCommits], workdir: str, width: 
         return
     if current().stderr.isatty() and current().environment.get("TERM", "dumb") != "dumb":
         current().stderr.write(PLAIN)
-    report("omac: what happened in this session:")
+    report("omac: what happened while it ran:")
     width = min(width, columns_of_report())
     for line in _lines(use, commits, width):
         report_whole(elided(printable(line), width))

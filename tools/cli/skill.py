@@ -7,22 +7,25 @@ from collections.abc import Sequence
 
 from omac.domain.harness.harness import SHARED_BASE
 from omac.domain.harness.table import HARNESSES
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import REASONS, Refusal, list_command, quoted
 from omac.domain.kernel.sizes import counted
 from omac.domain.skills.document import RULES
 from omac.domain.skills.meta import MOUNT, SKILL_NAME, VARIABLE
 from omac.tools.cli.scope_options import Where, directory_of, is_home, project_here
 from omac.tools.cli.skill_template import files_of
+from omac.tools.compose.project import project_of
 from omac.tools.compose.skill_files import (
     check_skill,
     create_skill,
+    is_git_folder,
     lookalikes,
     nearest_existing,
     shared_mounts,
     skills_below,
 )
-from omac.tools.compose.state import look_at
-from omac.tools.terminal.invocation import current, print_json
+from omac.tools.compose.state import StateDir, look_at
+from omac.tools.terminal.invocation import current, expanded, print_json
 from omac.tools.terminal.render import print_line
 from omac.tools.terminal.working_folder import is_current
 
@@ -35,6 +38,7 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
     _require_names(name, secrets)
     secrets = list(dict.fromkeys(secrets))
     project = _folder(workdir)
+    _require_place(project, f"omac skill new {name}")
     mount = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")[:63].rstrip("-")
     if not MOUNT.fullmatch(mount):
         raise Refusal("misuse", f"the name {name!r} has neither letter nor digit", fix=["omac skill new hello"])
@@ -66,6 +70,25 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
         print_line("all projects share it, because it is in your home folder")
     print_line(f"next: omac trust{where}")
     return 0
+
+
+def _require_place(folder: str, command: str) -> None:
+    """Raise Refusal (misuse) for a folder that no agent works in: above the home, git's own, or omac's."""
+    home, state = os.path.realpath(expanded("~")), os.path.realpath(StateDir.of(current().environment).path)
+    above = folder
+    while above != "/" and not is_git_folder(above):
+        above = os.path.dirname(above)
+    if folder != home and below(home, folder):
+        problem = "above your home folder"
+    elif below(folder, state):
+        problem = "in omac's state directory"
+    elif above != "/":
+        problem = "in a folder of git's own"
+    else:
+        return
+    around = project_of(folder, home)
+    named = "PROJECT" if around == folder else quoted(around)
+    raise Refusal("misuse", f"{folder} is {problem}; no skill was made", fix=[f"{command} --workdir {named}"])
 
 
 def _require_names(skill: str, secrets: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ import os
 import stat
 
 from omac.adapters.files.nearest import nearest_existing as nearest_existing
+from omac.adapters.git.repository import is_git_folder as is_git_folder
 from omac.adapters.skills.checking import check_skill as check_skill
 from omac.adapters.skills.checking import lookalikes as lookalikes
 from omac.adapters.skills.checking import shared_mounts as shared_mounts

@@ -8,8 +8,10 @@ import os
 from collections.abc import Callable
 from contextvars import ContextVar
 
+import omac
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
+from omac.tools.entry import MISSING, not_whole
 from omac.tools.terminal.invocation import Invocation, current, nobody_reads, typed_with, working_for
 
 INTERRUPTED = 130
@@ -114,8 +116,26 @@ def _show_example(error: Exception) -> None:
     report_fix(examples[:1])
 
 
+def _own_file() -> tuple[int, ...]:
+    """The identity of omac's first file: another installation has another; none while one is under way."""
+    try:
+        status = os.stat(omac.__file__)
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+_OWN = _own_file()
+
+
 def _report_defect(error: Exception) -> int:
-    """Report an unforeseen error in a sentence; its trace goes to a file, for the report of the defect."""
+    """Report an unforeseen error in a sentence; its trace goes to a file, for the report of the defect. Where omac was
+    installed again meanwhile, its parts do not fit together: report that, by nothing that is still to be loaded."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, ImportError) or not _OWN or _own_file() != _OWN:
+        print(f"omac: {not_whole(error)}", file=current().stderr)
+        return MISSING
     import tempfile
     import traceback
 

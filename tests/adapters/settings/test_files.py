@@ -100,8 +100,12 @@ def test_it_is_read(environment: Environment, mine: Path) -> None:
         ("x=" + "[" * 5_000, "is nested too deep"),
         ("x=" + "9" * 5_000, "is not valid TOML"),
         ("#" * (BYTES_MAX + 1), "is larger than 64 KiB"),
-        ('[serve]\nunapproved = "no"\n', "serve.unapproved takes refuse, confine or allow, not 'no'"),
-        ('[server]\nunapproved = "no"\n', "unknown table server; did you mean serve?"),
+        ('[serve]\nunapproved = "no"\n', ", line 2: serve.unapproved takes refuse, confine or allow, not 'no'"),
+        ('# a\n\n[server]\nunapproved = "no"\n', ", line 3: unknown table server; did you mean serve?"),
+        ('serve."unapproved" = "no"\n', ", line 1: serve.unapproved takes"),
+        ('[git]\nrefs = "all"\n [ "serve" ] # x\nunknown = [\n]\n', ", line 4: unknown setting serve.unknown"),
+        ('\nserve = { unapproved = "no" }\n', ", line 2: serve.unapproved takes"),
+        ('\nserve = "no"\n', ", line 2: serve must be a table"),
     ],
 )
 def test_slips_are_refused(environment: Environment, mine: Path, content: str | bytes, told: str) -> None:
@@ -364,7 +368,7 @@ def test_a_project_is_heard(theirs: Path) -> None:
         ("x=" + "9" * 5_000, "has a line of more than 200 bytes"),
         ("a." * 30_000 + "a=1", "has a line of more than 200 bytes"),
         ("#" * (BYTES_MAX + 1), "is larger than 64 KiB"),
-        ("[serve]\nunapproved = 7\n", "serve.unapproved takes"),
+        ("[serve]\nunapproved = 7\n", ", line 2: serve.unapproved takes"),
     ],
 )
 def test_hostile_content(theirs: Path, content: str | bytes, told: str) -> None:

@@ -10,6 +10,7 @@ import random
 import re
 import select
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -326,6 +327,34 @@ def _running(mine: Box, script: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_state_directory_that_is_deleted_while_one_runs(mine: Box, beside: bool) -> None:
+    """A launch inspects what is left, and removes what it made in `.git`, though the state directory was deleted; the
+    launch that ends last does both where others began since."""
+    mine.host("git", "init", "-q", cwd=mine.workdir)
+    git = mine.workdir / ".git"
+    before = sorted(git.rglob("*"))
+    evil = "mkdir -p evil; cd evil; git init -q .; git config core.fsmonitor evil"
+    wait = "while [ ! -e done ]; do sleep 0.05; done"
+    with _running(mine, f"echo up; {wait}; {evil}; exit 3") as first:
+        shutil.rmtree(mine.state)
+        if beside:
+            with _running(mine, "echo up; while [ ! -e gone ]; do sleep 0.05; done") as second:
+                (mine.workdir / "done").touch()
+                _, stderr = first.communicate(timeout=20)
+                assert "when that one ends, what this one left is inspected" in stderr
+                assert (git / "commondir").exists()
+                (mine.workdir / "gone").touch()
+                _, stderr = second.communicate(timeout=20)
+        else:
+            (mine.workdir / "done").touch()
+            _, stderr = first.communicate(timeout=20)
+    assert first.returncode == 3, stderr
+    assert "evil/.git/config: sets core.fsmonitor; that is taken out" in stderr
+    assert sorted(git.rglob("*")) == before
+    assert mine.state.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_repository_that_is_made_while_one_runs(mine: Box) -> None:
