@@ -63,3 +63,21 @@ def test_no_group_is_repeated_possessively() -> None:
     possessive = re.compile(r"\)(?:[*+?]|\{[0-9,]+\})\+|\(\?>")
     assert possessive.search("(?:a+|b)*+")
     assert not [path for path in MODULES if possessive.search(path.read_text())]
+
+
+def test_no_command_asks_a_registry_for_omac() -> None:
+    """omac is in no registry: a command that looks it up there fails, or installs what others put under its name."""
+    install = re.compile(r"\b(?:uv|pipx?)\b[^\n`]* install\b[^\n`]*[ '\"]omac(?:\[|['\"`]|$)", re.MULTILINE)
+    assert install.search("uv tool install 'omac[parquet]'")
+    assert install.search("pip install omac")
+    files = [*MODULES, *ROOT.glob("*.md"), *(ROOT / "docs").iterdir()]
+    assert not [path for path in files if install.search(path.read_text())]
+
+
+def test_each_connection_is_closed() -> None:
+    """`with` ends a transaction of sqlite3 only; Python 3.13 warns about the connection, in whatever test runs then."""
+    kept = re.compile(r"\bwith sqlite3\.connect\(")
+    assert kept.search("    with sqlite3.connect(path) as connection:")
+    own = Path(__file__)
+    files = [*MODULES, *(path for path in own.parent.rglob("*.py") if path != own)]
+    assert not [path for path in files if kept.search(path.read_text())]

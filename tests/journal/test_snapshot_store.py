@@ -93,7 +93,7 @@ def test_a_repair_ends_them(store_of: StoreOf, tmp_path: Path, journal: Journal)
     """A repair of a record invalidates the snapshots that folded it."""
     path = tmp_path / "journal.db"
     store_of(path).write(20, b"x")
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("INSERT INTO set_aside (record, position) VALUES (41, 5)")
     assert list(store_of(path).newest(40)) == []
 

@@ -193,9 +193,8 @@ def test_a_file_that_is_no_database(path: Path, size: int) -> None:
 def test_a_database_of_another_program(path: Path, table: str) -> None:
     """A database that is not a journal is refused and stays as it was, to the byte."""
     path.parent.mkdir()
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute(f"CREATE TABLE {table}(url TEXT)")
-    connection.close()
     content = path.read_bytes()
     assert refused_for_reading(path).reason == "journal-damaged"
     assert refused_for_writing(path).reason == "journal-damaged"
@@ -208,9 +207,8 @@ def test_a_file_just_made_becomes_a_journal(path: Path, prepared: bool) -> None:
     path.parent.mkdir()
     path.touch()
     if prepared:
-        with sqlite3.connect(path) as crashed:
+        with contextlib.closing(sqlite3.connect(path)) as crashed:
             crashed.execute("PRAGMA journal_mode=WAL")
-        crashed.close()
         assert path.stat().st_size > 0
     assert refused_for_reading(path).reason == "journal-unavailable"
     made(path, "x")
@@ -234,17 +232,15 @@ def test_a_page_destroyed(path: Path) -> None:
 def test_a_journal_of_a_later_omac(path: Path) -> None:
     """A journal of a newer schema is neither written, nor read, nor changed; the refusal names a fix."""
     made(path, "x")
-    with sqlite3.connect(path) as later:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as later:
         later.execute("UPDATE journal SET schema = ?", (SCHEMA + 1,))
         later.execute("DROP TABLE head")
-    later.close()
     for refusal in (refused_for_writing(path), refused_for_reading(path)):
         assert refusal.reason == "journal-newer"
         assert str(SCHEMA + 1) in refusal.message
         assert refusal.fix
-    with sqlite3.connect(path) as later:
+    with contextlib.closing(sqlite3.connect(path)) as later:
         tables = {name for (name,) in later.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    later.close()
     assert "head" not in tables
 
 

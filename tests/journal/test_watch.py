@@ -70,6 +70,7 @@ def test_a_log_that_is_cut(path: Path) -> None:
     assert "was cut" in refused(journal).message
     with pytest.raises(Refusal):
         journal.store.head()
+    journal.close()
 
 
 def test_a_journal_that_is_cut(path: Path) -> None:
@@ -79,6 +80,7 @@ def test_a_journal_that_is_cut(path: Path) -> None:
     journal.store.checkpoint()
     os.truncate(path, 4096)
     assert "was cut" in refused(journal).message
+    journal.close()
 
 
 def test_a_journal_that_comes_back(path: Path) -> None:

@@ -11,6 +11,7 @@ import socket
 import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -365,9 +366,8 @@ def test_a_journal_that_is_not_one(omac: Omac, damage: str, status: int, said: s
     elif damage == "text":
         journal.write_text("not a database, " * 100)
     elif damage == "foreign":
-        with sqlite3.connect(journal) as connection:
+        with closing(sqlite3.connect(journal)) as connection:
             connection.execute("CREATE TABLE journal (song TEXT)")
-        connection.close()
     elif damage == "folder":
         journal.mkdir()
     elif damage == "fifo":

@@ -188,7 +188,7 @@ def test_without_what_writes_parquet(used: Omac, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("omac.tools.terminal.parquet.writer", lambda: "")
     before = len(used.audit("--kind", "export"))
     done = used.run("export", "--out", str(tmp_path / "other"), "--format", "parquet")
-    assert (done.status, "omac[parquet]" in done.err) == (4, True), done
+    assert (done.status, "try: uv tool install '.[parquet]'\n" in done.err) == (4, True), done
     assert len(used.audit("--kind", "export")) == before
     assert not (tmp_path / "other").exists()
     done = used.run("export", "verify", str(folder), "--key", used.ok("key", "show").strip())

@@ -20,8 +20,8 @@ def run(example: bool, as_path: bool) -> int:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except OSError as error:
-        message = f"a file of this installation is missing: {path} ({error.strerror})"
-        raise Refusal("prerequisite-missing", message, fix=["uv tool install --force omac"]) from None
+        message = f"a file of this installation is missing: {path} ({error.strerror}); install omac from its checkout"
+        raise Refusal("prerequisite-missing", message, fix=["uv tool install --reinstall ."]) from None
     print_data(text.rstrip("\n"))
     return 0
 

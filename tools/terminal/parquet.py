@@ -31,8 +31,8 @@ def writer() -> str:
 def require_parquet() -> None:
     """Raise Refusal (prerequisite-missing) where nothing writes Parquet."""
     if not writer():
-        fix = ["uv tool install 'omac[parquet]'", "pipx inject omac pyarrow"]
-        raise Refusal("prerequisite-missing", "--format parquet takes pyarrow, which is not installed", fix=fix)
+        message = "--format parquet takes pyarrow, which is not installed: in the checkout, install omac with it"
+        raise Refusal("prerequisite-missing", message, fix=["uv tool install '.[parquet]'", "pipx inject omac pyarrow"])
 
 
 def parts_of(rows: Iterable[Row]) -> Iterator[bytes]:

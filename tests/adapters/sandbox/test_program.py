@@ -323,16 +323,17 @@ def test_omac_runs_inside(world: Box) -> None:
 
 @pytest.mark.skipif(not shutil.which("npm"), reason="npm is not installed")
 def test_a_program_that_npm_installed_starts(world: Box) -> None:
-    """A real package in a user's npm prefix, with its dependency beside it, runs by its name."""
+    """A real package in a user's npm prefix, with the dependency that it brings along, runs by its name."""
+    package = (
+        '{"name":"tool","version":"1.0.0","bin":"index.js","dependencies":{"dep":"1.0.0"},"bundleDependencies":["dep"]}'
+    )
     for name, text in (
-        ("dep", "module.exports = 'from dep'"),
-        ("tool", "#!/usr/bin/env node\nconsole.log(require('dep'))"),
+        ("tool/package.json", package),  # npm 9 of Debian 13 does not find the dependency in a folder beside it
+        ("tool/index.js", "#!/usr/bin/env node\nconsole.log(require('dep'))"),
+        ("tool/node_modules/dep/package.json", '{"name":"dep","version":"1.0.0"}'),
+        ("tool/node_modules/dep/index.js", "module.exports = 'from dep'"),
     ):
-        package = {"dep": '{"name":"dep","version":"1.0.0"}'}.get(
-            name, '{"name":"tool","version":"1.0.0","bin":"index.js","dependencies":{"dep":"file:../dep"}}'
-        )
-        world.give(world.home / f"src/{name}/index.js", text, 0o755)
-        world.give(world.home / f"src/{name}/package.json", package)
+        world.give(world.home / f"src/{name}", text, 0o755)
     prefix = world.home / ".npm-global"
     prefix.mkdir()
     os.chown(prefix, NOBODY, NOBODY)

@@ -339,9 +339,8 @@ def test_ids_are_forgotten_when_their_files_are_gone(path: Path, program: Progra
     for number in range(5):
         program.deny(f"a{number}")
         assert take() == 1
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT host, id FROM spooled").fetchall() == [(HOST, f"{program.at:020d}-a4.0.json")]
-    connection.close()
 
 
 def test_hosts_do_not_forget_for_each_other(path: Path, tmp_path: Path, inbox: Inbox, program: Program) -> None:
@@ -618,18 +617,16 @@ def test_a_journal_from_before_there_was_a_spool(path: Path, inbox: Inbox, progr
     """A journal from before the spool is readable, gets its table when it is written, and an earlier omac can go on."""
     journal = open_journal(str(path), "r", itertools.count(1).__next__)
     journal.close()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP TABLE spooled")
-    connection.close()
     assert all_records(path) == []
     program.deny("a")
     with closing(open_journal(str(path), "r", lambda: AT)) as journal:
         assert ingested(inbox, journal) == 1
     assert kinds(path) == ["guard.denied"]
-    with sqlite3.connect(path) as connection:  # what an earlier omac does with it
+    with closing(sqlite3.connect(path)) as connection:  # what an earlier omac does with it
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         (schema,) = connection.execute("SELECT schema FROM journal").fetchone()
-    connection.close()
     here = {"journal", "name", "head", "event", "spooled", "opened", "set_aside", "leaf", "tree", "segment"}
     assert tables == here | {"sealed_version"}
     assert schema == 1
