@@ -80,7 +80,7 @@ def test_a_backup_that_computes(omac: Omac, tmp_path: Path, change: str) -> None
 
 
 def test_a_segment_that_computes(omac: Omac, tmp_path: Path) -> None:
-    """The same holds for the segments of a backup, whose digests it states itself."""
+    """A segment that computes is refused, too: its digest in the journal is stated by whoever made the backup."""
     omac.approve(omac.project("shop", "echo"), "echo")
     omac.ok("checkpoint")
     omac.ok("journal", "seal")
