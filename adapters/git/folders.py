@@ -20,12 +20,13 @@ from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import is_folder, is_git_folder, mode_of
 from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.kernel.paths import below
-from omac.domain.kernel.refusal import quoted
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry
 
 DEPTH_MAX = 12  # of submodules' names and nesting
 PACKS_MAX = 100  # files of packs that other repositories have, too
 ADMINS_MAX = 200  # linked worktrees of one repository, whose files are pinned one by one
+ELSEWHERE = "worktree-outside-the-sandbox"
 DECOY = b".\n"  # what `commondir` says of a folder that is its own common folder
 
 _READABLE = ("HEAD", "config.worktree", "index", "shallow", "modules", "branches", "remotes")
@@ -149,6 +150,19 @@ class Folders:
             admin = f"{git}/worktrees/{name}"
             if is_folder(admin) and admin not in self.admins:
                 self._admin(admin, git)
+                self._hold_pointer(admin)
+
+    def _hold_pointer(self, admin: str) -> None:
+        """Have something where a worktree outside the workdir has its `.git`: git prunes one that it does not find, and
+        deletes of the admin folder what is not pinned. Where the worktree is granted, its own is there."""
+        try:
+            back = os.fsdecode((pointers.read(f"{admin}/gitdir", pointers.BYTES_MAX) or b"").strip())
+        except Refusal:
+            return
+        dot = os.path.join(admin, back)
+        is_elsewhere = back.endswith("/.git") and not below(dot, self._pins.workdir)
+        if is_elsewhere and stat.S_ISREG(mode_of(dot)) and os.path.realpath(dot) == dot:
+            self._pins.put(Entry(dot, LINK, "git: a worktree that is elsewhere", target=ELSEWHERE))
 
     def _modules(self, folder: str, depth: int) -> None:
         """The git folders of submodules: a submodule's name may have slashes, and each may have its own."""

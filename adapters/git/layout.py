@@ -23,7 +23,7 @@ from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.kernel import PlainData
 from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.domain.sandbox.confinement import DENY, READ, WRITE, Closing, Entry
+from omac.domain.sandbox.confinement import DENY, LINK, READ, WRITE, Closing, Entry
 from omac.domain.sandbox.hidden_names import ENTRIES_MAX
 
 TYPE_CHECKING = False
@@ -147,10 +147,12 @@ def lay_out(
 
 def _fill(layout: Layout, pins: Pins, folders: Folders, closed: Closing) -> None:
     """Give a layout its entries, and the rest that is by path: where the rest of the policy decides, only entries that
-    deny what can be read there."""
+    deny what can be read there, and links, which show nothing."""
     decided = [(entry, closed(entry.path)) for entry in pins.entries.values()]
     layout.entries = tuple(
-        entry for entry, access in decided if not access or (access == READ and entry.access == DENY)
+        entry
+        for entry, access in decided
+        if not access or entry.access == LINK or (access == READ and entry.access == DENY)
     )
     layout.closed = closed.paths
     layout.folders = {path: folder for path, folder in layout.folders.items() if not closed(path)}

@@ -43,7 +43,8 @@ def briefing(facts: BriefingFacts) -> str:
     lines = [
         f"Files: you can change what is in {first}{also}. System files can be read. Of the home directory, "
         f"nothing else is here; /tmp is the sandbox's own and gone at its end.{hidden}",
-        "Git: commits work. Its hooks and settings are read-only here, and inspected when the sandbox ends.",
+        "Git: commits work. Its hooks and settings are read-only here, and inspected when the sandbox ends. Worktrees, "
+        "submodules and nested repositories that were there at its beginning can only be removed or moved outside.",
         f"Network: {_NETWORKS.get(facts.network, facts.network).format(ports=ports)}.",
         f"Skills: services outside that hold their credentials. `OMAC_SKILLS` names them; call one by {call}.",
         f"Caches of tools are in {facts.cache} (`OMAC_CACHE_DIR`), {kept}; the tools' variables lead there.",

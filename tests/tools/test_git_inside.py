@@ -375,3 +375,20 @@ def test_bubblewrap_is_not_weaker(world: Box) -> None:
     done = inside(world, workdir, "touch .git/hooks/pre-commit", "--weaker-git")
     assert done.status != 0
     assert not (workdir / ".git/hooks/pre-commit").exists()
+
+
+@pytest.mark.parametrize("option", ["", "--deny", "--read"])
+def test_a_worktree_elsewhere_is_not_pruned(world: Box, option: str) -> None:
+    """git, which does not see a worktree outside the project, would delete its HEAD and its index; the sandbox has
+    something in its place, and no more of it."""
+    away = world.home / "away"
+    git(world, "init", "-q", cwd=world.workdir)
+    git(world, "commit", "-q", "--allow-empty", "-m", "x", cwd=world.workdir)
+    git(world, "worktree", "add", "-q", "-b", "b", str(away), cwd=world.workdir)
+    world.host("sh", "-c", "echo y > y; git add y", cwd=away)
+    before = git(world, "status", "-sb", cwd=away)
+    script = f"git worktree prune -v; git worktree list --porcelain; git branch -m b c; cat {away}/y"
+    done = world.run("sh", "-c", script, options=(option, str(away)) if option else ())
+    assert "prun" not in done.out + done.err.replace("git worktree prune", ""), done
+    assert ("y" in done.out.splitlines()) == (option == "--read")
+    assert git(world, "status", "-sb", cwd=away) == before.replace("b", "c")

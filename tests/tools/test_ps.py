@@ -84,6 +84,21 @@ def test_a_run_that_ctrl_z_stopped_ends_too(omac: Omac, shop: Path) -> None:
     eventually(lambda: omac.left() == [], 5.0, "the end of all processes")
 
 
+def test_a_run_that_ctrl_z_stopped_goes_on_with_what_was_revoked(omac: Omac, shop: Path) -> None:
+    """A command that revokes something reports a run that cannot react to it, and whose sidecars go on."""
+    server = omac.serve()
+    warning = f"the run with pid {server.process.pid} is suspended"
+    omac.approve(shop, "echo")
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        for words in (("revoke", "echo"), ("deregister", "echo", "--yes")):
+            done = omac.run(*words, cwd=shop)
+            assert (done.status, warning in done.err, "try: kill -CONT" in done.err) == (0, True, True), done
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+    assert warning not in omac.run("revoke", "echo", cwd=shop).err
+
+
 @pytest.mark.full
 def test_a_server_that_ctrl_z_stopped(omac: Omac, shop: Path) -> None:
     """A server stopped by Ctrl-Z is listed and can be ended, though it does not answer. The warning names its pid and

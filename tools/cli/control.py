@@ -5,13 +5,14 @@ import os
 import socket
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import msgspec
 
 from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import REASONS, Refusal, quoted
+from omac.tools.compose.processes import is_suspended
 from omac.tools.compose.state import living_sockets, server_socket
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.render import print_folded, report, report_fix, show_skills
@@ -95,6 +96,16 @@ def _has(run: str, path: str) -> bool:
     answer = ask_run(run, "GET", f"/__omac__/{'global' if path == ids.SHARED else 'dirs'}")
     document = msgspec.json.decode(answer) if answer is not None else {}
     return bool(document.get("skills")) or any(entry["dir"] == canonical for entry in document.get("dirs", ()))
+
+
+def report_suspended(environment: Mapping[str, str]) -> None:
+    """Report the runs that do not react to what was revoked before they continue: their sidecars go on until then."""
+    for run in living_sockets(environment):
+        with suppress(OSError), closing(_UnixConnection(run, READ_TIMEOUT_S)) as connection:
+            connection.connect()
+            if (pid := connection.listener()) and is_suspended(pid):
+                report(f"the run with pid {pid} is suspended: the sidecars that it started go on until it continues")
+                report_fix([f"kill -CONT {pid}"])
 
 
 def ask_each(environment: Mapping[str, str], method: str, path: str, document: object = None) -> list[bytes]:

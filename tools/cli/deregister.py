@@ -17,6 +17,7 @@ from omac.domain.skills.scope import SkillScope
 from omac.services.credentials.values import Credentials
 from omac.services.skills.resolution import every
 from omac.tools.cli.approve import recorded
+from omac.tools.cli.control import report_suspended
 from omac.tools.cli.revoke import by_repository
 from omac.tools.cli.scope_options import Where, directory_of, search_of
 from omac.tools.cli.vault import make_usable
@@ -117,6 +118,7 @@ def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Calla
     for message, fix in dict(itertools.chain.from_iterable(kept)).items():
         report(message)
         report_fix(fix)
+    report_suspended(environment)
     return 0
 
 

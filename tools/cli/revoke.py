@@ -10,6 +10,7 @@ from omac.domain.harness.table import harness_named
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.repository import is_repository
+from omac.tools.cli.control import report_suspended
 from omac.tools.cli.scope_options import Where, directory_of, place_of
 from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry
@@ -47,6 +48,7 @@ def run(request: RevokeRequest, environment: Mapping[str, str], clock: Callable[
         with opened(environment, request.journal, clock) as everything:
             changed = trio.run(everything.registering.revoke, target.stream)
         _report(request, target, changed)
+    report_suspended(environment)
     return 0
 
 

@@ -15,6 +15,7 @@ from omac.domain.skills.meta import Config, Secret
 from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.values import ValueRefused, check_secret
 from omac.services.credentials.values import Values
+from omac.tools.cli.control import report_suspended
 from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.cli.values_file import read_values, shown_source
 from omac.tools.terminal.invocation import current, print_json
@@ -103,6 +104,7 @@ def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
         purge = f"to deregister {skill.name}, and delete" if is_registered else "to delete"
         report(f"{document}: still a saved default for omac register --defaults; {purge} all saved defaults:")
         report_fix([f"omac deregister {quoted(skill.name)} {skill.place.flags} --purge-defaults"])
+    report_suspended(current().environment)
     return 0
 
 

@@ -34,6 +34,7 @@ def test_it_begins_as_agents_know_it() -> None:
         ({"writable": ("/w", "/x")}, "what is in /w, and in /x. ", ""),
         ({"writable": ("/w", "/w", "/x")}, "what is in /w, and in /x. ", ""),
         ({}, ".env, are hidden", ""),
+        ({}, "Worktrees, submodules and nested repositories that were there at its beginning can only be removed", ""),
         ({"hides_env_files": False}, "at its end.", ".env"),
         ({}, "it is the host's", "Unix socket"),
         ({}, "may listen only on TCP ports that the system assigns. A person opens others, by", "those"),
