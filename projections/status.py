@@ -121,7 +121,8 @@ class RunStatus(msgspec.Struct, frozen=True):
 
     `start_ticks` and `boot_id` identify the process beyond the reuse of its pid. `bridge_compat`: it serves bridges of
     the Go omac, without a token. `agent` is the name of the agent that it launches, empty for none and for a command.
-    `audit` is strict where each call waits for its record, buffered where it may go ahead of it.
+    `audit` is strict where each call waits for its record, buffered where it may go ahead of it. `sandbox` has the
+    options of the agent's sandbox, --no-sandbox where there is none, "" for the default.
     """
 
     run: str
@@ -135,6 +136,7 @@ class RunStatus(msgspec.Struct, frozen=True):
     bridge_compat: bool = False
     agent: str = ""
     audit: str = "strict"
+    sandbox: str = ""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -283,6 +285,7 @@ def _runs(system: System) -> list[RunStatus]:
                     ids.key_of(stream).name, run.harness, run.version, run.pid, run.roots, run.command,
                     run.start_ticks, run.boot_id, bool(run.policy.get("bridge_compat")),
                     str(run.policy.get("agent", "")), str(run.policy.get("audit", "strict")),
+                    str(run.policy.get("sandbox", "")),
                 )
             )  # fmt: skip
     return runs

@@ -25,3 +25,19 @@ def test_the_demo_succeeds(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done
     assert done.stdout.endswith("\nthe demo succeeded\n"), done
+
+
+def test_an_environment_that_is_there_keeps_its_interpreter(tmp_path: Path) -> None:
+    """The demo hands the interpreter of the checkout's environment on: by another one uv would make that again, without
+    the packages of a contributor."""
+    shutil.copy(CHECKOUT / "demo", tmp_path)
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci/prepare").write_text('echo "${UV_PYTHON-none}"; exit')
+    environment = {"PATH": os.environ["PATH"]}
+
+    def printed() -> str:
+        return subprocess.run(["./demo"], cwd=tmp_path, env=environment, capture_output=True, text=True).stdout
+
+    assert printed() == "none\n"
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    assert printed() == f"{tmp_path / '.venv/bin/python'}\n"

@@ -206,7 +206,7 @@ def described(project: str, path: str, who: str, *, since: str = "", is_forged: 
     may have committed it since, and may call a branch like the beginning of an object's name. It is compared with the
     file itself, since the index may say of a changed file that it is not. Empty: git did not know it, or its object is
     not what its name says (`is_forged`), and the command shows the content. There is no command where the line of the
-    finding, which begins with the path, would be longer than FINDING_CHARS_MAX or could not be printed as it is.
+    finding, which begins with the path, would be longer than FINDING_CHARS_MAX.
     """
     text = f"is new or changed, and {who} obeys it"
     text += "; git's copy of it was changed, too, or cannot be read (git fsck)" if is_forged else ""
@@ -214,5 +214,4 @@ def described(project: str, path: str, who: str, *, since: str = "", is_forged: 
     diff = f"git -C {quoted(project)} diff {since} -- {quoted(path)}"
     shows = diff if since else f"cat -v {quoted(file)}"
     whole = f"{text}: {shows}"
-    is_whole = shows.isprintable() and len(f"{named(file)}: {whole}") <= FINDING_CHARS_MAX
-    return whole if is_whole else text
+    return whole if len(f"{named(file)}: {whole}") <= FINDING_CHARS_MAX else text

@@ -102,7 +102,7 @@ def test_runs_that_ended_are_not_shown(history: Any, host: HostId) -> None:
         {
             "run": "r2", "harness": "opencode", "version": "1.0", "pid": 42, "roots": ["/w"], "command": "serve",
             "start_ticks": 7, "boot_id": "boot", "bridge_compat": False, "agent": "",
-            "audit": "strict",
+            "audit": "strict", "sandbox": "",
         }
     ]  # fmt: skip
 

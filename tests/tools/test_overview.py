@@ -30,7 +30,9 @@ def test_from_the_first_skill_to_a_run(omac: Omac) -> None:
     """The proposed command is the one that helps next: begin a skill, trust it, start an agent, read the record."""
     project = omac.root / "shop"
     (project / ".git").mkdir(parents=True)
-    omac.environment["PATH"] = path_with(omac.folder / "bin", "python3", "sh", "bwrap", "sleep", "env")
+    omac.environment["PATH"] = path_with(
+        omac.folder / "bin", "python3", "sh", "sleep", "env"
+    )  # omac finds bwrap itself
     assert "skills   none in .agents/skills or an agent's own folder" in lines(omac, project)
     assert following(lines(omac, project)) == "omac skill new hello"
     omac.ok("skill", "new", "hello", cwd=project)

@@ -1,13 +1,16 @@
 """The audit of what an agent was allowed to do: the options of a run's sandbox, and a run without one."""
 
 from real_omac import Omac
-from started import BARE
+from started import LOOP, started
 
 
 def test_a_run_without_a_sandbox_is_in_the_audit(omac: Omac) -> None:
-    """The audit has a row for a run without a sandbox."""
+    """The audit has a row for a run without a sandbox, and while it lives the status has a line."""
     project = omac.project("shop")
-    assert omac.run(*BARE, "--", "true", cwd=project).status == 0
+    run = started(omac, project, LOOP)
+    assert run.line() == "up\n"
+    assert "\n  launches with --no-sandbox\n" in omac.ok("status")
+    run.end()
     (row,) = omac.audit("--kind", "run")
     assert (row["dir"], row["actor"]) == (str(project), "person")
     assert row["detail"] == "omac start with --no-sandbox"

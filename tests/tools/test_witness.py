@@ -127,7 +127,7 @@ def test_one_that_is_away_is_owed(used: Omac, notes: Path) -> None:
     kept = notes.read_text()
     for change in (lambda: notes.write_text(""), notes.unlink):
         change()
-        assert f"{notes} got checkpoints, and is without the last one" in used.process("doctor").out
+        assert f"{notes} was changed or replaced: it is without the last checkpoint" in used.process("doctor").out
     notes.write_text(f"{kept}\n{kept}")
     assert f"{notes} keeps checkpoints" in used.process("doctor").out
 

@@ -100,7 +100,7 @@ def _witness(witness: FoundWitness) -> Diagnosis:
             ]
         return Diagnosis(name, WARN, says, (*fix, "omac settings show"))
     if witness.is_emptied:
-        says = f"{witness.name} got checkpoints, and is without the last one, which counts {size}: somebody changed it"
+        says = f"{witness.name} was changed or replaced: it is without the last checkpoint, which counts {size}"
         return Diagnosis(name, WARN, says, (list_command(witness.name), "omac settings show"))
     if state.size and state.witness == witness.name:
         return Diagnosis(name, OK, f"{witness.name} keeps checkpoints; the last one counts {size}")

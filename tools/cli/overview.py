@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -15,6 +14,7 @@ from omac.tools.cli.next_command import start_command
 from omac.tools.cli.review import Review, review_of
 from omac.tools.cli.scope_options import Where, at_once, is_home, search_of
 from omac.tools.cli.status import lives_now
+from omac.tools.compose.host_programs import find_program
 from omac.tools.compose.project import project_of
 from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
@@ -125,7 +125,7 @@ def _next(
 ) -> tuple[str, str]:
     """The one command that comes next, and what it does."""
     states = {review.state for review in reviews}
-    if shutil.which("bwrap", path=environment.get("PATH")) is None:
+    if not find_program("bwrap"):
         return "omac sandbox doctor", "what this machine lacks for a sandbox"
     if "broken" in states:
         return "omac skill check", "problems of a skill"

@@ -41,6 +41,8 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE, missing: Container[st
         print_folded(f"run {run.run}: {_call(run)}, version {run.version}, pid {run.pid}, {where}")
         if run.bridge_compat:
             print_folded("  serves bridges of the Go omac, without a token (--bridge-compat)", 4)
+        if run.sandbox:
+            print_folded(f"  launches with {run.sandbox}", 4)
         if run.audit == "buffered":
             print_folded("  calls go ahead of their records: a kill loses up to a second (--audit buffered)", 4)
     _show_directories(status, missing)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omac.domain.kernel.refusal import quoted
 from omac.domain.sandbox.autorun_files import FINDING_CHARS_MAX, NOBODY, OBEYED, Obeyed, described
 
 KNOWN = {
@@ -104,7 +105,14 @@ def test_any_path(path: str) -> None:
     assert obeys(path) is None or obeys(path) in OBEYED
 
 
-HOSTILE = ("Makefile", "x;>pwned;/Makefile", "-rf/Makefile", "$(>pwned)/a 'b\".mk", "é/Makefile")
+HOSTILE = (
+    "Makefile",
+    "x;>pwned;/Makefile",
+    "-rf/Makefile",
+    "$(>pwned)/a 'b\".mk",
+    "é/Makefile",
+    "a\x1b[2J\n'/Makefile",
+)
 COMMIT = ("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-qm")
 
 
@@ -159,10 +167,12 @@ def test_a_finding_is_one_bounded_line(project: str, path: str, since: str) -> N
     assert text.startswith("is new or changed, and an editor")
     if command:
         assert len(f"{project}/{path}: {finding}") <= FINDING_CHARS_MAX
-        assert shlex.split(command)[-1] == (path if since else f"{project}/{path}")
+        last = path if since else f"{project}/{path}"
+        assert command.endswith(f" {quoted(last)}")
+        assert "$'" in command or shlex.split(command)[-1] == last
 
 
-@pytest.mark.parametrize("path", ["a\x1b[2J/Makefile", "a" * 5000 + "/Makefile"])
-def test_a_finding_without_a_command(path: str) -> None:
-    """A finding has no command if the name is too long or cannot be printed: the command would name another file."""
+def test_a_finding_without_a_command() -> None:
+    """A finding has no command if the name is too long: the command would name another file."""
+    path = "a" * 5000 + "/Makefile"
     assert described("/w", path, "a build", since="HEAD") == "is new or changed, and a build obeys it"
