@@ -227,16 +227,18 @@ class StateDir:
         """Return the path of the server's control socket, which exists if a server runs."""
         return os.path.join(self.path, "run", "current", "control.sock")
 
-    def living_sockets(self) -> list[str]:
-        """The control sockets of all runs that live, the server's first."""
+    def living_runs(self) -> list[RunId]:
+        """The runs that live, the server first."""
         folder = os.path.join(self.path, "run")
         with contextlib.suppress(OSError):
             names = sorted(name for name in os.listdir(folder) if not name.startswith(".") and name != "current")
-            alive = [name for name in names if self.is_alive(RunId(name))]
             server = os.path.basename(os.path.realpath(os.path.join(folder, "current")))
-            alive.sort(key=lambda name: name != server)
-            return [os.path.join(folder, name, "control.sock") for name in alive]
+            return sorted(filter(self.is_alive, map(RunId, names)), key=lambda run: run != server)
         return []
+
+    def living_sockets(self) -> list[str]:
+        """The control sockets of all runs that live, the server's first."""
+        return [os.path.join(self.run_path(run), "control.sock") for run in self.living_runs()]
 
     @contextlib.contextmanager
     def without_server(self, journal: str) -> Iterator[None]:
