@@ -81,9 +81,15 @@ class StateDir:
         return HostId(name)
 
     def has_lost_host_id(self) -> bool:
-        """Return whether the id of this host is gone, while journals were used by it."""
-        was_used = os.path.isdir(os.path.join(self.path, in_use.MARKS))
-        return was_used and not os.path.lexists(os.path.join(self.path, "host-id"))  # in this order: it is made first
+        """Return whether the id of this host is gone, while a journal was written by it: that has a mark."""
+        path = os.path.join(self.path, "host-id")
+        if os.path.lexists(path):
+            return False
+        try:
+            was_used = any("." not in name for name in os.listdir(os.path.join(self.path, in_use.MARKS)))
+        except OSError:
+            return False
+        return was_used and not os.path.lexists(path)  # asked again: another process may have made both meanwhile
 
     def write_host_id(self, host: HostId) -> bool:
         """Write the id of this host again, and return whether that was done: False where the file has an id by now.
