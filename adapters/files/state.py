@@ -82,9 +82,15 @@ class StateDir:
         return HostId(name)
 
     def has_lost_host_id(self) -> bool:
-        """Return whether the id of this host is gone, while journals were used by it."""
-        was_used = os.path.isdir(os.path.join(self.path, in_use.MARKS))
-        return was_used and not os.path.lexists(os.path.join(self.path, "host-id"))  # in this order: it is made first
+        """Return whether the id of this host is gone, while a journal was written by it: that has a mark."""
+        path = os.path.join(self.path, "host-id")
+        if os.path.lexists(path):
+            return False
+        try:
+            was_used = any("." not in name for name in os.listdir(os.path.join(self.path, in_use.MARKS)))
+        except OSError:
+            return False
+        return was_used and not os.path.lexists(path)  # asked again: another process may have made both meanwhile
 
     def write_host_id(self, host: HostId) -> bool:
         """Write the id of this host again, and return whether that was done: False where the file has an id by now.
@@ -228,16 +234,18 @@ class StateDir:
         """Return the path of the server's control socket, which exists if a server runs."""
         return os.path.join(self.path, "run", "current", "control.sock")
 
-    def living_sockets(self) -> list[str]:
-        """The control sockets of all runs that live, the server's first."""
+    def living_runs(self) -> list[RunId]:
+        """The runs that live, the server first."""
         folder = os.path.join(self.path, "run")
         with contextlib.suppress(OSError):
             names = sorted(name for name in os.listdir(folder) if not name.startswith(".") and name != "current")
-            alive = [name for name in names if self.is_alive(RunId(name))]
             server = os.path.basename(os.path.realpath(os.path.join(folder, "current")))
-            alive.sort(key=lambda name: name != server)
-            return [os.path.join(folder, name, "control.sock") for name in alive]
+            return sorted(filter(self.is_alive, map(RunId, names)), key=lambda run: run != server)
         return []
+
+    def living_sockets(self) -> list[str]:
+        """The control sockets of all runs that live, the server's first."""
+        return [os.path.join(self.run_path(run), "control.sock") for run in self.living_runs()]
 
     @contextlib.contextmanager
     def without_server(self, journal: str) -> Iterator[None]:

@@ -1,6 +1,7 @@
 """Commands that follow a log or the audit print new lines, and end when their reader does."""
 
 import json
+import select
 import subprocess
 from pathlib import Path
 
@@ -61,6 +62,16 @@ def test_it_ends_when_nobody_reads_it(omac: Omac, command: tuple[str, ...]) -> N
         follow.process.wait(1.5)
     follow.process.stdout.close()
     assert follow.process.wait(5) == 141
+
+
+def test_rows_from_before_are_printed_at_once(omac: Omac) -> None:
+    """`omac audit -n 1 --follow` hands its first rows to a pipe before it waits for more."""
+    omac.approve(omac.project("shop"))
+    follow = omac.start("audit", "-n", "1", "--follow", "--json")
+    assert follow.process.stdout is not None
+    assert select.select([follow.process.stdout], [], [], 10)[0], "nothing is printed"
+    assert json.loads(follow.process.stdout.readline())["kind"] == "skill.approved"
+    follow.process.kill()
 
 
 @pytest.mark.full

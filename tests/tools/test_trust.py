@@ -130,6 +130,24 @@ def test_an_interpreter_that_is_another_program(omac: Omac) -> None:
     assert states(omac, project) == {"echo": "approved"}
 
 
+def test_an_interpreter_that_agents_of_a_server_may_change(omac: Omac) -> None:
+    """The list says of an interpreter below a server's root what the server says, and approving it again is refused."""
+    project, program = omac.root / "shop", omac.root / "tools" / "own-python"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexec python3 sidecar.py\n")
+    program.chmod(0o755)
+    omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: [{program}, x]\n")
+    omac.ok("approve", "echo", cwd=project)
+    assert states(omac, project) == {"echo": "approved"}
+    (skill,) = omac.serve().activate(project)["skills"]
+    says = f"its interpreter {program} can be changed by an agent"
+    assert says in skill["detail"]
+    assert states(omac, project) == {"echo": "not approved"}
+    assert says in omac.run("list", "--workdir", str(project)).err
+    done = omac.run("approve", "echo", cwd=project)
+    assert (done.status, f"{program}, which an agent may change" in done.err) == (3, True), done
+
+
 def test_a_change_meanwhile_is_refused(omac: Omac, tmp_path: Path) -> None:
     """Only the copy that was shown is approved: files changed meanwhile are not."""
     project = omac.project("shop")

@@ -20,7 +20,7 @@ from omac.tools.compose.searched_audit import SearchedAudit
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.columns import cell
 from omac.tools.terminal.csv import print_csv
-from omac.tools.terminal.invocation import current, print_json, typed_with, wait_for_more
+from omac.tools.terminal.invocation import print_json, typed_with, wait_for_more
 from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.render import report, report_fix, report_whole, show_audit, show_columns
 from omac.tools.terminal.timestamps import rfc3339
@@ -183,7 +183,6 @@ def _show_each(ended: Iterable[tuple[int, AuditRow]], request: AuditRequest, jou
                 print_json(json_row(row) | {"cursor": str(Cursor(journal_id, position))})
             else:
                 _show([row], request.form, headed=False)
-            current().stdout.flush()
 
 
 def _records_for_ever(request: AuditRequest, environment: Mapping[str, str], position: int) -> Iterator[Recorded]:

@@ -15,7 +15,7 @@ from omac.domain.sidecars.sidecar import SpawnRequested, Started
 from omac.tools.cli.scope_options import Where, directory_of, place_of
 from omac.tools.compose.journals import to_read
 from omac.tools.compose.state import living_sockets
-from omac.tools.terminal.invocation import current, wait_for_more
+from omac.tools.terminal.invocation import wait_for_more
 from omac.tools.terminal.render import print_line, report
 from omac.tools.terminal.timestamps import wall_clock
 
@@ -142,7 +142,6 @@ def _follow(request: LogsRequest, environment: Mapping[str, str], offsets: dict[
             prefix = f"{skill}: " if len(names) > 1 else ""
             for line in _added(path, offsets):
                 print_line(prefix + line)
-        current().stdout.flush()
         wait_for_more(POLL_S)
 
 

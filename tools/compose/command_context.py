@@ -15,6 +15,7 @@ from omac.adapters.settings.files import read_user
 from omac.adapters.sidecars.interpreters import HostInterpreters
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
+from omac.domain.kernel import run
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.paths import below
 from omac.domain.settings.settings import resolve
@@ -23,7 +24,7 @@ from omac.services.credentials.values import Credentials
 from omac.services.kernel.opened import OpenedJournal
 from omac.services.skills.registration import Registering
 from omac.tools.compose.journals import snapshots_of, to_write
-from omac.tools.compose.state import host_id
+from omac.tools.compose.state import host_id, living_roots
 
 
 class Opened(NamedTuple):
@@ -49,7 +50,9 @@ def opened(environment: Mapping[str, str], journal_path: str | None, clock: Call
         execution = OpenedJournal(journal, host, snapshots_of(state, journal.store.reader))
         credentials = Credentials(execution, stores, key, changing_of(state))
         frozen = DiskFrozenSkills(state.frozen(journal.store.path, journal.store.journal_id()))
-        registering = Registering(execution, frozen, HostInterpreters(environment, _here(environment)), credentials)
+        roots = living_roots(state, host, lambda stream: execution.entry(run.AGGREGATE, stream).state)
+        interpreters = HostInterpreters(environment, [*_here(environment), *roots])
+        registering = Registering(execution, frozen, interpreters, credentials)
         yield Opened(state, host, journal, DiskSkillFolders(environment), stores, credentials, registering)
 
 

@@ -1,7 +1,7 @@
 """The skills that this host knows by the journal, for commands that list them and forget them."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from omac.domain.harness.table import harness_named
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import HostId, StreamId
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, problem_of
 from omac.domain.skills.meta import FoundSkill
 from omac.domain.skills.registration import Approved, AutoRegistered, Code, Deregistered, Registered, Registration
@@ -29,7 +30,7 @@ from omac.services.skills.resolution import Candidate, ambiguous
 from omac.tools.cli.scope_options import Where, harness_of, scopes_of
 from omac.tools.compose.journals import read_if_any, system_of
 from omac.tools.compose.repositories import repository_of
-from omac.tools.compose.state import StateDir, host_id
+from omac.tools.compose.state import StateDir, host_id, living_roots
 
 
 class RegisteredSkill(msgspec.Struct, frozen=True):
@@ -85,12 +86,15 @@ class Registry:
         history: Callable[[StreamId], Iterable[Recorded]],
         copies: str = "",
         path: str = os.defpath,
+        roots: Sequence[str] = (),
     ) -> None:
         """Read the registrations from the system of a journal; `history` returns the records of one of its streams,
-        `copies` is the folder of its approved copies, `path` the PATH that leads to interpreters."""
+        `copies` is the folder of its approved copies, `path` the PATH that leads to interpreters, `roots` are folders
+        in which agents of living runs may write."""
         self._host = host
         self._copies = copies
         self._path = path
+        self._roots = tuple(roots)
         self.system = system
         self.known = tuple(self._of_host(history))
 
@@ -105,7 +109,10 @@ class Registry:
         with closing(journal):
             copies = state.frozen(path, journal.store.journal_id())
             history, path = partial(_history, journal), environment.get("PATH", os.defpath)
-            return cls(host_id(state), system_of(journal, state), history, copies, path)
+            system = system_of(journal, state)
+            host = host_id(state)
+            roots = living_roots(state, host, lambda stream: system.runs[stream].state)
+            return cls(host, system, history, copies, path, roots)
 
     def credential(self, scope: str, skill: str, base: str | None = None) -> Credential:
         """Return the values given to the skill in the base folder `base`; None: to any skill of that name."""
@@ -142,7 +149,8 @@ class Registry:
             return str(damaged)
         except OSError as error:
             return f"the approved copy of {approved.source} cannot be read: {problem_of(error)}"
-        return interpreter_problem(approved.interpreters or (), self._path, (workdir,) if workdir else ())
+        around = [root for root in self._roots if below(workdir, root)]
+        return interpreter_problem(approved.interpreters or (), self._path, (workdir, *around) if workdir else ())
 
     def _covered(self, shared: RegisteredSkill | None, skill: FoundSkill, folders: SkillFolders) -> Code | None:
         """Return the approval by repository that holds for exactly the files of a skill."""

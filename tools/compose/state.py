@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from omac.adapters.files.nearest import look_at as look_at
 from omac.adapters.files.state import StateDir as StateDir
@@ -11,7 +11,9 @@ from omac.adapters.linux.listen import UNIX_PATH_BYTES_MAX
 from omac.adapters.linux.process_identity import began_at as began_at
 from omac.adapters.linux.process_identity import boot_id
 from omac.adapters.linux.process_identity import is_living as is_living
-from omac.domain.kernel.ids import HostId
+from omac.domain.kernel import ids
+from omac.domain.kernel.ids import HostId, StreamId
+from omac.domain.kernel.run import Run
 
 
 def host_id(state: StateDir) -> HostId:
@@ -23,6 +25,11 @@ def is_living_launch(state: StateDir, launch: str, pid: int, ticks: int, boot: s
     """Return whether the omac process that launched a program lives, by its identity, or by the record that it keeps
     locked where another pid namespace hides it. Raises Refusal."""
     return is_living(pid, ticks, boot) or (boot == boot_id() and launch in Pending(state.path).living())
+
+
+def living_roots(state: StateDir, host: HostId, run_at: Callable[[StreamId], Run]) -> list[str]:
+    """Return the folders of the runs that live, in which their agents may write; `run_at` gives a run by its stream."""
+    return [root for run in state.living_runs() for root in run_at(ids.run_stream(host, run)).roots]
 
 
 def living_sockets(environment: Mapping[str, str]) -> list[str]:

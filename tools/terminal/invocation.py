@@ -78,8 +78,9 @@ def print_json(value: Any) -> None:  # Any: whatever msgspec encodes
 
 
 def wait_for_more(seconds: float) -> None:
-    """Wait before a command looks for more to print. Raises BrokenPipeError as soon as nobody reads what it prints, as
-    behind `| head -1`."""
+    """Wait before a command looks for more to print; what it has printed is read meanwhile, also behind a pipe. Raises
+    BrokenPipeError as soon as nobody reads what it prints, as behind `| head -1`."""
+    current().stdout.flush()
     if nobody_reads(current().stdout, seconds):
         raise BrokenPipeError
 
