@@ -61,8 +61,10 @@ def test_from_loss_back_to_work(omac: Omac, tmp_path: Path) -> None:
         "ALTER TABLE head ADD COLUMN x AS (hex(zeroblob(4)))",
         "CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM spooled; END",
         "CREATE VIRTUAL TABLE other USING fts5(x)",
+        "CREATE INDEX i ON event (hex(zeroblob(4)))",
+        "CREATE TABLE other (x CHECK (length(hex(zeroblob(4))) > 0))",
     ],
-    ids=("view", "generated column", "trigger", "virtual table"),
+    ids=("view", "generated column", "trigger", "virtual table", "index", "constraint"),
 )
 def test_a_backup_that_computes(omac: Omac, tmp_path: Path, change: str) -> None:
     """A file that would compute what is read of it, which may have no end or take all memory, or would change what is
