@@ -42,7 +42,7 @@ def not_whole(problem: Exception) -> str:
     return (
         f"its own code cannot be loaded ({problem}): it was installed again while this command ran, or is not whole\n"
         "  try: omac version  # then the same command again\n"
-        "  try: uv tool install --force omac"
+        "  try: uv tool install --reinstall .  # in the checkout"
     )
 
 

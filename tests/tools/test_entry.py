@@ -247,7 +247,7 @@ def test_a_part_that_is_gone_is_no_defect(project: Path, words: tuple[str, ...],
     assert (done.returncode, "Traceback" in done.stderr, "defect" in done.stderr) == (status, False, False), done
     if status != 2:
         assert f"({module}): it was installed again while this command ran, or is not whole" in done.stderr, done
-        assert done.stderr.endswith("  try: uv tool install --force omac\n")
+        assert done.stderr.endswith("  try: uv tool install --reinstall .  # in the checkout\n")
 
 
 @pytest.mark.parametrize(("words", "status"), [(("start", "--", "true"), 130), (HOOK, 2)])

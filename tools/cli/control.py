@@ -12,7 +12,6 @@ import msgspec
 
 from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import REASONS, Refusal, quoted
-from omac.tools.compose.processes import is_suspended
 from omac.tools.compose.state import living_sockets, server_socket
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.render import print_folded, report, report_fix, show_skills
@@ -100,6 +99,8 @@ def _has(run: str, path: str) -> bool:
 
 def report_suspended(environment: Mapping[str, str]) -> None:
     """Report the runs that do not react to what was revoked before they continue: their sidecars go on until then."""
+    from omac.tools.compose.processes import is_suspended  # loads Trio, which reading commands do not need
+
     for run in living_sockets(environment):
         with suppress(OSError), closing(_UnixConnection(run, READ_TIMEOUT_S)) as connection:
             connection.connect()
