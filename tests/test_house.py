@@ -70,7 +70,7 @@ def test_no_command_asks_a_registry_for_omac() -> None:
     install = re.compile(r"\b(?:uv|pipx?)\b[^\n`]* install\b[^\n`]*[ '\"]omac(?:\[|['\"`]|$)", re.MULTILINE)
     assert install.search("uv tool install 'omac[parquet]'")
     assert install.search("pip install omac")
-    files = [*MODULES, *ROOT.glob("*.md"), *(ROOT / "docs").iterdir()]
+    files = [*MODULES, ROOT / "src/bin/omac", *ROOT.glob("*.md"), *(ROOT / "docs").iterdir()]
     assert not [path for path in files if install.search(path.read_text())]
 
 

@@ -46,7 +46,11 @@ SECONDS_MAX = 7.0  # for each step of changes of which git refuses some: they co
 SET_ASIDE = "refs/omac/set-aside/"
 OWN_ALWAYS = "refs/stash"  # made with `git stash` in any worktree, so every session may change it
 # Of a copy: what gc packs would be gone for the host for a moment, and logs of other worktrees cannot be written.
-OWN_SETTINGS = b"\n[gc]\n\tpackRefs = false\n\treflogExpire = never\n\treflogExpireUnreachable = never\n"
+# `git maintenance run` of git 2.55 does both as tasks of their own, beside gc.
+OWN_SETTINGS = (
+    b"\n[gc]\n\tpackRefs = false\n\treflogExpire = never\n\treflogExpireUnreachable = never\n"
+    b'[maintenance "pack-refs"]\n\tenabled = false\n[maintenance "reflog-expire"]\n\tenabled = false\n'
+)
 
 
 class Session:

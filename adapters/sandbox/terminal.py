@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from time import sleep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Terminal:
         except OSError:
             self._descriptor = -1
         self.foreground = self._in_foreground()
+        self._launcher = os.getppid()
         self.is_elsewhere = self._descriptor >= 0 and not self.foreground
         if self.is_elsewhere:
             self.close()  # by what is open others see who shares a terminal (adapters/linux/terminal_holders.py)
@@ -53,6 +55,17 @@ class Terminal:
             pass  # the terminal was hung up
         finally:
             _signal.signal(_signal.SIGTTOU, before)
+
+    def leave(self) -> None:
+        """Leave the terminal to the shell, where the omac that led this process group was killed. The shell takes it
+        at that moment, and would exit if this group, which ends, got it then. An omac that lives takes it itself."""
+        if self._launcher != os.getpgrp():
+            return
+        for _ in range(100):  # a process of several threads ends a little after the one that launched this
+            if os.getppid() != self._launcher:
+                self.foreground = False
+                return
+            sleep(0.001)
 
     def close(self) -> None:
         """Release the terminal."""
@@ -131,6 +144,7 @@ class forwarding:  # noqa: N801  # used as a statement: with forwarding(...):
     def _end(self, _number: int, _frame: object) -> None:
         """Kill the program, because the process that launched omac was killed."""
         self._pass_on(_signal.SIGKILL, None)
+        self._terminal.leave()
 
     def _pass_on(self, number: int, _frame: object) -> None:
         pid = self._target()

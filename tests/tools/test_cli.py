@@ -232,8 +232,8 @@ def test_the_audit_counts_each_refusal(house: Omac, server: Serving, used: list[
     assert sum(row["count"] for row in rows) == before + 20
     counted = json.loads(house.ok("audit", "--kind", "access", "--outcome", "refused", "--count-by", "kind", "--json"))
     assert counted["count"] == before + 20
-    (most,) = {row["count"] for row in rows if row["count"] > 1}
-    assert f"(unknown-mount), {most} times" in house.ok("audit", "--outcome", "refused", "-n", "1")
+    most = max(row["count"] for row in rows)  # on a busy machine, the calls of two intervals are two rows
+    assert f"(unknown-mount), {most} times" in house.ok("audit", "--outcome", "refused")
 
 
 @pytest.mark.parametrize("counted", [(), ("--count-by", "skill")])

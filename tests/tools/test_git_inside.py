@@ -289,6 +289,8 @@ def test_gc_beside_another_worktree(world: Box) -> None:
     done = inside(world, workdir, "git commit -q --allow-empty -m x; git gc -q; git maintenance run --quiet")
     assert (done.status, done.err) == (0, "")
     assert git(world, "log", "-1", "--format=%s", cwd=workdir) == "x\n"
+    tasks = "git config maintenance.pack-refs.enabled; git config maintenance.reflog-expire.enabled"
+    assert inside(world, workdir, tasks).out == "false\nfalse\n"  # git 2.55 does both beside gc
 
 
 def test_hooks_that_run(world: Box) -> None:

@@ -215,6 +215,23 @@ def test_a_killed_omac_leaves_the_shell_its_terminal(omac: Omac, terminal: Termi
         terminal.see(f"outer {number + 1}")
 
 
+def test_a_killed_omac_leaves_the_terminal_to_a_late_shell(omac: Omac, terminal: Terminal) -> None:
+    """After a kill -9 of `omac start -- bash`, no process takes the terminal before the outer shell does. Had one taken
+    it just after, the shell would read an end of its input, and exit."""
+    terminal.type(f"{terminal.start} -- bash --norc --noediting -i\n")
+    terminal.type("echo inside $((20 + 3))\n")
+    terminal.see("inside 23")
+    (start,) = Path(f"/proc/{terminal.shell.pid}/task/{terminal.shell.pid}/children").read_text().split()
+    terminal.shell.send_signal(signal.SIGSTOP)
+    os.kill(int(start), signal.SIGKILL)
+    gone = {terminal.shell.pid, int(start)}  # the shell has not waited for the latter yet
+    eventually(lambda: not [pid for pid in omac.left() if pid not in gone], 10.0, "all of it to be gone")
+    assert os.tcgetpgrp(terminal.screen) != int(start)
+    terminal.shell.send_signal(signal.SIGCONT)
+    terminal.type("echo outer $((1 + 1))\n")
+    terminal.see("outer 2")
+
+
 @pytest.mark.parametrize("how", ["--no-sandbox", "--backend bubblewrap", "--backend landlock"])
 def test_a_shell_with_jobs_of_its_own(omac: Omac, terminal: Terminal, how: str) -> None:
     """Ctrl-C in `omac start -- bash` ends the job of the inner shell and not the shell. `exit` ends omac, and the outer
