@@ -870,7 +870,7 @@ async def test_large_heads_leave_others_their_turns(build: Build, read_request: 
                 await trio.lowlevel.checkpoint()
                 read = sum(entry[0] == kind for entry in house.gate.transcript)
                 most = max(most, read - before)
-    assert most <= 2 * BEGUN_AT_ONCE  # Trio may give one task two turns in a row
+    assert most <= 3 * BEGUN_AT_ONCE  # Trio may give one task two turns in a row, and an exchange ends in one or two
 
 
 async def test_strangers_are_refused_at_a_bounded_rate(build: Build, replies: Replies) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from pasting import words_of
 
 from omac.domain.credentials.credential import Credential, Stored
 from omac.domain.directories.directory import ActivationPlan
@@ -300,7 +301,7 @@ def test_what_lacks_a_required_value_is_pending(
 @given(st.text(min_size=1).filter(lambda text: "\0" not in text))
 def test_the_approve_command_survives_a_shell(path: str) -> None:
     """A shell reads the pasted approve command as intended, with spaces, quotes or dollars in the path."""
-    command = shlex.split(approve_command(found_skill(), SkillScope(path)))
+    command = words_of(approve_command(found_skill(), SkillScope(path)))
     assert command == ["omac", "approve", "echo", "--workdir", path, "--harness", "opencode", "--hash", "sha256:1"]
 
 

@@ -1,10 +1,9 @@
 """domain/skills/scope.py: the scope of a skill, and the flags that mean it."""
 
-import shlex
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pasting import words_of
 
 from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel import ids
@@ -34,7 +33,7 @@ def test_flags_and_text_of_a_scope(scope: SkillScope, flags: str, shown: str) ->
 @given(PATHS, st.sampled_from([harness.name for harness in HARNESSES]))
 def test_flags_can_be_pasted(path: str, harness: str) -> None:
     """A shell splits the flags into just these words, whatever the directory is called."""
-    words = shlex.split(SkillScope(path, harness).flags)
+    words = words_of(SkillScope(path, harness).flags)
     assert words[:2] == ["--workdir", path]
     assert words[2:] in ([], ["--harness", harness])
 
