@@ -1059,6 +1059,7 @@ def test_a_file_of_omacs_that_is_still_to_be_made(mine: Box, variable: str) -> N
     folder = mine.workdir / "data"
     file = folder / "own"
     extra = {variable: str(file)}
+    mine.give(folder / "beside")
     refused = mine.run("true", extra=extra)
     assert refused.status == 7
     assert f"omac's file {file}, which does not exist yet, lies where the program may write" in refused.err
