@@ -4,7 +4,7 @@ import shlex
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from pasting import words_of
@@ -298,6 +298,7 @@ def test_what_lacks_a_required_value_is_pending(
         assert stub.detail == "required values are missing or refused: " + ", ".join(f"{m} (not set)" for m in missing)
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1).filter(lambda text: "\0" not in text))
 def test_the_approve_command_survives_a_shell(path: str) -> None:
     """A shell reads the pasted approve command as intended, with spaces, quotes or dollars in the path."""

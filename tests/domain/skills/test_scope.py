@@ -1,7 +1,7 @@
 """domain/skills/scope.py: the scope of a skill, and the flags that mean it."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pasting import words_of
 
@@ -30,6 +30,7 @@ def test_flags_and_text_of_a_scope(scope: SkillScope, flags: str, shown: str) ->
     assert (scope.flags, scope.shown) == (flags, shown)
 
 
+@settings(deadline=None)
 @given(PATHS, st.sampled_from([harness.name for harness in HARNESSES]))
 def test_flags_can_be_pasted(path: str, harness: str) -> None:
     """A shell splits the flags into just these words, whatever the directory is called."""
