@@ -14,11 +14,10 @@ import os
 from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.state_paths import EXPOSED, LINK, MARKS
 
-FOLDER = "journals"  # in the state directory
 BYTES_MAX = 256
 RESTORING = ".restoring"  # behind a journal's path: the copy that a restore makes to replace it
-PATH, EXPOSED = ".path", ".exposed"  # behind the mark's name: the link, and the same once the journal is distrusted
 
 
 class Mark(NamedTuple):
@@ -31,7 +30,7 @@ class Mark(NamedTuple):
     def of(cls, state: str, path: str) -> "Mark":
         """Return the mark that the state directory `state` keeps of the journal at `path`."""
         name = hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest()[:16]
-        return cls(path, os.path.join(state, FOLDER, name))
+        return cls(path, os.path.join(state, MARKS, name))
 
     def read(self) -> tuple[str, int] | None:
         """Return the journal's id and position; None where nothing is known of it."""
@@ -57,8 +56,8 @@ class Mark(NamedTuple):
                 os.close(descriptor)
             os.replace(draft, self.file)
             is_elsewhere = os.path.dirname(os.path.dirname(self.file)) != os.path.dirname(self.path)
-            if is_elsewhere and not os.path.lexists(self.file + PATH):
-                os.symlink(self.path, self.file + PATH)
+            if is_elsewhere and not os.path.lexists(self.file + LINK):
+                os.symlink(self.path, self.file + LINK)
             return
         with contextlib.suppress(OSError):  # a disk that is full would keep one of every process
             os.unlink(draft)

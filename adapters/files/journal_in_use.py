@@ -7,13 +7,13 @@ import os
 from omac.adapters.files import lock
 from omac.domain.kernel.digest import sha256_hex
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.state_paths import EXPOSED, LINK, MARKS
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SPOOL = "spool"  # in the state directory, of the journal that lies in it
-MARKS, LINK = "journals", ".path"  # the folder of marks in it, and a link beside each (`journal/mark.py`)
 NAME_DIGITS = 16
 
 
@@ -69,7 +69,7 @@ def known_journals(state: str) -> dict[str, str]:
 def distrust(link: str) -> None:
     """Have the journal to which one of these links leads be believed no more. Raises OSError."""
     try:
-        os.rename(link, link.removesuffix(LINK) + ".exposed")
+        os.rename(link, link.removesuffix(LINK) + EXPOSED)
     except FileNotFoundError:
         pass  # another launch did
 

@@ -87,7 +87,7 @@ class StateDir:
         if os.path.lexists(path):
             return False
         try:
-            was_used = any("." not in name for name in os.listdir(os.path.join(self.path, in_use.MARKS)))
+            was_used = any("." not in name for name in os.listdir(os.path.join(self.path, state_paths.MARKS)))
         except OSError:
             return False
         return was_used and not os.path.lexists(path)  # asked again: another process may have made both meanwhile

@@ -86,7 +86,7 @@ class Placeholders:
             file.seek(0)
             content = file.read()
         if self._is_at(self._lock, LOCK):
-            _remove_listed(content)
+            _remove_unchanged(content)
             os.unlink(f"{self._state}/{LIST}")
         elif os.path.lexists(f"{self._state}/{LOCK}"):
             following = Placeholders(self._state)
@@ -94,7 +94,7 @@ class Placeholders:
             atomic.write_all(following._list, content)
             following.end()
         else:
-            _remove_listed(content)
+            _remove_unchanged(content)
 
     def _is_at(self, descriptor: int, name: str) -> bool:
         """Return whether a file of the state directory is the one that is open."""
@@ -120,7 +120,7 @@ def _make(entry: Entry) -> tuple[int, int]:
     return (made.st_dev, made.st_ino)
 
 
-def _remove_listed(content: bytes) -> None:
+def _remove_unchanged(content: bytes) -> None:
     listed: dict[str, tuple[str, tuple[int, int]]] = {}
     for line in content.decode("ascii", "replace").splitlines():
         try:

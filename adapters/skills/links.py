@@ -113,8 +113,8 @@ class Links:
             resolved, fault = target_path, f"cannot be read ({error.strerror})"
         if fault:
             text = f"is a virtual environment's link to {printable(target)}, and {printable(resolved)} {fault}"
-            anew = f"/usr/bin/python3 -m venv --clear {quoted(os.path.join(self._source, venv))}"
-            raise Uncopyable(path, text, f"{anew}  # an interpreter that only root can change")
+            rebuild = f"/usr/bin/python3 -m venv --clear {quoted(os.path.join(self._source, venv))}"
+            raise Uncopyable(path, text, f"{rebuild}  # an interpreter that only root can change")
         return resolved
 
 

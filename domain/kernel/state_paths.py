@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 VAULT = "vault"  # in the state directory
 KEY_NOTE = f"{VAULT}.key-file"  # the same: the path of the key file that opened the vault last
+MARKS = "journals"  # the same: the folder of the marks of journals (`journal/mark.py`)
+LINK, EXPOSED = ".path", ".exposed"  # behind a mark's name: a link to a journal elsewhere, and that of a distrusted one
 
 
 def stated_home(environment: Mapping[str, str]) -> str:

@@ -142,6 +142,8 @@ class SandboxLaunch:
                     )
                 self._open_home(pid)
                 self._inspection.watch()
+                for link in self._plan.changeable_journals:
+                    self._ports.distrust(link)
                 program.release()
                 self._records.append("sandbox.launched", {"pid": pid}, durable=False)  # implied by what follows
                 status = program.ended()

@@ -9,6 +9,8 @@ from omac.domain.sandbox.confinement import DENY, READ, WRITE, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from omac.domain.sandbox.confinement import Entry
     from omac.domain.sandbox.request import SandboxRequest
     from omac.services.sandbox.ports import SandboxPorts
@@ -22,22 +24,19 @@ class OwnPaths:
     which omac makes them later, each with the command that names another."""
 
     def __init__(self, request: SandboxRequest, ports: SandboxPorts) -> None:
-        self._files, state = ports.files, ports.state
-        files = self._files
+        self._files = files = ports.files
+        state = ports.state
         canonical = map(files.canonical, ports.journals())
         self.journals = [path for path in dict.fromkeys(canonical) if not below(path, state)]
-        paths, note = [state, *map(files.canonical, request.omac_files)], f"{state}/{state_paths.KEY_NOTE}"
+        origin = "omac settings show --show-origin  # which names it"
+        named = dict.fromkeys(map(files.canonical, request.omac_files), origin)
+        if (key_file := ports.environment.get("OMAC_VAULT_KEY_FILE", "")) and "://" not in key_file:
+            named[files.canonical(key_file)] = "export OMAC_VAULT_KEY_FILE=PATH  # where the program may not write"
+        self.missing = {path: command for path, command in named.items() if not files.exists(path)}
+        paths, note = [state, *named], f"{state}/{state_paths.KEY_NOTE}"
         key_file = files.content(note).decode(errors="surrogateescape") if files.exists(note) else ""
         if key_file and "\0" not in key_file and files.exists(key_file):
             paths.append(files.canonical(key_file))
-        if (key_file := ports.environment.get("OMAC_VAULT_KEY_FILE", "")) and "://" not in key_file:
-            paths.append(files.canonical(key_file))
-        named = dict.fromkeys(
-            map(files.canonical, request.omac_files), "omac settings show --show-origin  # which names it"
-        )
-        if key_file and "://" not in key_file:
-            named[files.canonical(key_file)] = "export OMAC_VAULT_KEY_FILE=PATH  # where the program may not write"
-        self.missing = {path: command for path, command in named.items() if not files.exists(path)}
         paths += [f"{journal}{ending}" for journal in self.journals for ending in OF_A_JOURNAL]
         self.paths = tuple(dict.fromkeys(paths))  # of one that is mounted twice, bubblewrap finds the second nowhere
 
@@ -58,14 +57,16 @@ class OwnPaths:
         for path, elsewhere in self.missing.items():
             self._refuse(path, f"omac's file {path}, which does not exist yet,", "make it", elsewhere, entries, trees)
 
-    def distrust_writable(self, entries: list[Entry], ports: SandboxPorts) -> None:
-        """Have journals be believed no more that are not in use, and lie where the program may write: what it puts
-        there would count when they are used again. Raises OSError."""
-        for link, path in ports.known_journals().items():
-            journal = ports.files.canonical(path)
+    def changeable(self, entries: list[Entry], known: Mapping[str, str]) -> list[str]:
+        """Return the links of those of the `known` journals, by their links, that are not in use and lie where the
+        program may write: what it puts there would count when they are used again."""
+        links = []
+        for link, path in known.items():
+            journal = self._files.canonical(path)
             around = governing(entries, _folder_of(journal))
             if journal not in self.paths and around is not None and around.access == WRITE:
-                ports.distrust(link)
+                links.append(link)
+        return links
 
     def _refuse(
         self, path: str, label: str, danger: str, elsewhere: str, entries: list[Entry], trees: list[str]

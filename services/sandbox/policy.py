@@ -53,7 +53,8 @@ PATH_FOLDERS_MAX = 3  # that a warning names
 
 class SandboxPlan:
     """A plan to launch a sandbox, or to explain it. `request` is settled; `layouts` are by the folder they were found
-    in; `exposed`: the program can write omac's own files; `enforcement` None: nothing is limited."""
+    in; `exposed`: the program can write omac's own files; `enforcement` None: nothing is limited;
+    `changeable_journals` are links to those that are believed no more once the program begins."""
 
     def __init__(self, request: SandboxRequest, ports: SandboxPorts) -> None:
         self.request = request
@@ -65,6 +66,7 @@ class SandboxPlan:
         self.cache: GrantedCache | None = None
         self.argv: list[str] = []
         self.exposed = False
+        self.changeable_journals: list[str] = []
         self.policy: Policy
         self.enforcement: EnforcedLimits | None = None
 
@@ -127,8 +129,7 @@ class _Composition:
             made.cache = find(self._trees[0], self._host)
         entries, warnings = self._entries()
         own.refuse_writable(entries, self._trees)
-        if not request.explain:
-            own.distrust_writable(entries, ports)
+        made.changeable_journals = own.changeable(entries, ports.known_journals())
         hidden = own.hidden(entries)
         entries += self._held(entries, hidden)
         require_room(self._granted, entries, ports)
