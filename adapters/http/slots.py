@@ -4,7 +4,8 @@ Rules
 
 1. A *stranger* is a caller who has not shown yet that it may be here: a token, the bearer, or a private socket.
 2. A stranger's connection may be closed once it has had PATIENCE_S to speak; a known caller's only while it rests
-   between two requests. One that has spoken, and was not read yet, has PATIENCE_S more, once until it rests again.
+   between two requests. One that has spoken, and was not read yet, has PATIENCE_S more, once until it rests again, and
+   TURNS turns of the loop, which may be late.
 3. When a bound is reached, the connection that has waited longest among those that may be closed makes room. Where
    none may be closed, the new one waits, and the kernel's queue holds back the others.
 4. Strangers are answered at a bounded rate; who comes too far above it is cut without an answer.
@@ -25,6 +26,7 @@ CONNECTIONS_MAX = 1024
 RESERVE_SHARE = 0.25  # of all descriptors, for what is not a connection: sidecars, journal, spool, files in work
 RESERVE_MIN = 128
 PATIENCE_S = 0.1  # what a burst brings is read by then, and a bound of strangers is not held up for long
+TURNS = 4  # in which what has come is read and judged: by the poller, or by a task that it begins
 TURN_WAIT_S = 1.0  # how long a stranger's answer may be put off
 
 
@@ -118,6 +120,12 @@ class Slots:
         if longest.has_spoken():
             longest.spare()
             return False
+        if longest.is_owed_turns:
+            for _ in range(TURNS):
+                await trio.lowlevel.checkpoint()
+            for slot in slots:
+                slot.is_owed_turns &= slot.closable_at > now
+            return False
         del slots[longest]
         longest.evicted = True
         longest.evict()
@@ -131,6 +139,7 @@ class Slot:
         self._slots = slots
         self._socket = sock
         self._is_spared = False
+        self.is_owed_turns = False
         self.evict: Callable[[], object] = bool  # does nothing
         self.evicted = False
         self.known = known
@@ -152,8 +161,9 @@ class Slot:
         return self._is_spared
 
     def spare(self) -> None:
-        """Leave the connection PATIENCE_S for what has come: it is not closed before."""
+        """Leave the connection PATIENCE_S, and TURNS turns of the loop, for what has come: it is not closed before."""
         self.closable_at = trio.current_time() + PATIENCE_S
+        self.is_owed_turns = True
 
     def recognize(self) -> None:
         """The caller has shown that it may be here, and is served until it rests."""
@@ -166,7 +176,7 @@ class Slot:
         """The connection waits for its next request."""
         if self.known:
             self.closable_at = -math.inf
-            self._is_spared = False
+            self._is_spared = self.is_owed_turns = False
             self._slots._resting[self] = None
             if self._slots._room:
                 self._slots._room.unpark()
