@@ -58,6 +58,16 @@ def test_what_comes_next_is_there(omac: Omac, agents: tuple[str, ...], start: st
     assert f"{whole}\r\n  or, where a server runs: omac activate {project}\r\n" in done.out
 
 
+def test_the_name_of_a_skill_is_no_folder(omac: Omac) -> None:
+    """`omac trust` takes a folder; where a skill is named instead, the command for one skill is proposed."""
+    project = omac.project("shop")
+    done = omac.run("trust", "echo", cwd=project)
+    assert done.status == 2
+    assert f"{project}/echo does not exist" in done.err
+    assert "  try: omac approve echo  # if that is the name of a skill\n" in done.err
+    assert "omac approve" not in omac.run("trust", "./echo", cwd=project).err
+
+
 def test_a_changed_skill_is_shown_by_its_difference(omac: Omac) -> None:
     """A changed skill is shown as its difference to the approved copy; then the new code is approved."""
     project = omac.project("shop")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.skills.registration import Code
-from omac.services.skills.resolution import every
+from omac.services.skills.resolution import SkillSearch, every
 from omac.tools.cli.approve import show_interpreters
 from omac.tools.cli.next_command import next_commands
 from omac.tools.cli.pager import paged
@@ -78,7 +78,7 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
     if is_home(directory_of(request.where)):
         report("in your home folder: these skills are shared by all projects")
         request = request._replace(where=request.where._replace(workdir=None, shared=True))
-    search = search_of(request.where, folders)
+    search = _search(request.where, folders)
     registry = Registry.read(environment, request.journal)
     candidates = at_once(every(folders, search, guidance=True))
     if request.where.repository:
@@ -120,6 +120,18 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
         print_line(f"next: {start}")
         print_line(f"  or, where a server runs: {activate}")
     return 1 if counts.failed else 0
+
+
+def _search(where: Where, folders: DiskSkillFolders) -> SkillSearch:
+    """Return the search for these flags. Raises Refusal, which considers that a skill may be named, not a folder."""
+    try:
+        return search_of(where, folders)
+    except Refusal as refusal:
+        name = where.workdir or ""
+        if refusal.reason != "directory-missing" or not name or "/" in name:
+            raise
+        fix = [*refusal.fix, f"omac approve {quoted(name)}  # if that is the name of a skill"]
+        raise Refusal(refusal.reason, refusal.message, fix=fix) from None
 
 
 def _with_copy(
