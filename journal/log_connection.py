@@ -100,7 +100,8 @@ class JournalConnection(sqlite3.Connection):
         try:
             yield
         finally:
-            self.execute("ROLLBACK")
+            if self.in_transaction:  # an error of the disk ends it
+                self.execute("ROLLBACK")
 
     def rows(self, query: str, after: int, until: int, *values: Any, limit: int | None = None) -> list[Any]:
         """Return the rows of a query, in the order of positions, at most `limit`. Raises sqlite3.Error."""
