@@ -125,9 +125,9 @@ def taken(
     is not what was recorded, at the latest behind the last line."""
     tree = MerkleTree()
     try:
-        with closing(connect_for_reading(path)) as connection, closing(connect_for_reading(path)) as beside:
+        with closing(connect_for_reading(path)) as connection:
             connection.execute("BEGIN")
-            source = _Source(path, connection, PrunedPositions(connection), SetAsidePositions(beside))
+            source = _Source(path, connection)
             for first, last in _runs(positions):
                 for gap in _gaps(connection, tree, first - 1):
                     yield TakenEvent(gap)
@@ -156,16 +156,13 @@ def _taken(position: int, leaf: bytes, text: bytes | None, redaction: Redaction,
 
 
 class _Source:
-    """The events of a journal as they go into a bundle, each against its leaf. `repaired` reads by a connection of its
-    own: one that reads a segment can open no other meanwhile."""
+    """The events of a journal as they go into a bundle, each against its leaf."""
 
-    def __init__(
-        self, path: str, connection: JournalConnection, pruned: PrunedPositions, repaired: SetAsidePositions
-    ) -> None:
+    def __init__(self, path: str, connection: JournalConnection) -> None:
         self._path = path
         self._connection = connection
-        self._pruned = pruned
-        self._repaired = repaired
+        self._pruned = PrunedPositions(connection)
+        self._repaired = SetAsidePositions(connection)
 
     def contents(self, tree: MerkleTree, first: int, last: int) -> Iterator[tuple[int, bytes, bytes | None]]:
         """Yield the positions from `first` to `last` with their leaves, which are appended to the tree, and what these

@@ -100,7 +100,8 @@ class JournalConnection(sqlite3.Connection):
         try:
             yield
         finally:
-            self.execute("ROLLBACK")
+            if self.in_transaction:  # an error of the disk ends it
+                self.execute("ROLLBACK")
 
     def rows(self, query: str, after: int, until: int, *values: Any, limit: int | None = None) -> list[Any]:
         """Return the rows of a query, in the order of positions, at most `limit`. Raises sqlite3.Error."""
@@ -134,16 +135,16 @@ class JournalConnection(sqlite3.Connection):
         return None
 
     def pages(self, query: str, after: int, until: int) -> Iterator[list[Any]]:
-        """Yield the rows of a query, in the order of positions; in a transaction. Raises sqlite3.Error."""
+        """Yield the rows of a query, which begin with their positions, in the order of these; in a transaction. Between
+        two pages any segment may be read: no cursor is open then. Raises sqlite3.Error."""
         for part, above, to in self.parts(after, until):
-            with _named(part):
-                cursor = self._in(part).execute(query, (above, to))
-            while True:
-                with _named(part):
-                    page = cursor.fetchmany(PAGE)
-                if not page:
-                    break
+            while page := self._page(part, query, above, to):
                 yield page
+                above = page[-1][0]
+
+    def _page(self, part: Segment | None, query: str, above: int, to: int) -> list[Any]:
+        with _named(part), closing(self._in(part).execute(query, (above, to))) as cursor:
+            return cursor.fetchmany(PAGE)
 
     def parts(self, after: int, until: int) -> list[Part]:
         """Return where the rows above position `after`, up to `until`, lie. Raises sqlite3.Error."""

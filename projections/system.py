@@ -12,6 +12,7 @@ from omac.domain.aggregates import AGGREGATES
 from omac.domain.credentials import credential
 from omac.domain.directories import directory
 from omac.domain.guard import denial
+from omac.domain.guard.denial import GuardDenied
 from omac.domain.kernel import ids, run
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Event, Recorded
@@ -54,9 +55,11 @@ class Guarded:
     def __init__(self) -> None:
         self.denied = 0
 
-    def apply(self, _recorded: Recorded) -> None:
-        """Fold one denial."""
-        self.denied += 1
+    def apply(self, recorded: Recorded) -> None:
+        """Fold denials that were recorded together."""
+        event = recorded.event
+        assert isinstance(event, GuardDenied)
+        self.denied += event.count
 
 
 class System:

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from contract.journals import journal_at, python
+from contract.journals import called, commit_now, journal_at, python, run_python
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
@@ -70,6 +70,17 @@ def test_a_log_that_is_cut(path: Path) -> None:
     assert "was cut" in refused(journal).message
     with pytest.raises(Refusal):
         journal.store.head()
+    journal.close()
+
+
+def test_readers_name_the_log_that_is_cut(path: Path) -> None:
+    """A command that reads meanwhile reports why the journal cannot be read, and names the processes to stop."""
+    journal = journal_at(path)
+    commit_now(journal, [called("x" * 500) for _ in range(500)])
+    os.truncate(log_of(path), log_of(path).stat().st_size // 2)
+    code = "from omac.tools.entry import main; main()"
+    done = run_python(code, "audit", "--journal", str(path), wrap=["env", f"OMAC_STATE_DIR={path.parent}"])
+    assert (done.returncode, "disk I/O error" in done.stderr, "try: fuser" in done.stderr) == (5, True, True), done
     journal.close()
 
 

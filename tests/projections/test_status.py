@@ -126,9 +126,11 @@ def test_sandboxes_that_run_are_shown(history: Any, host: HostId) -> None:
 
 
 def test_denials_of_the_guard_are_counted(history: Any, host: HostId) -> None:
-    """Each denial of the guard is counted."""
-    history.log(ids.guard_stream(host), GuardDenied("claude", "Write", "/w/x", "/w/t"))
-    assert status(history)["guard"] == {"denied": 1}
+    """Each denial of the guard is counted, also where several were recorded together."""
+    denied = GuardDenied("claude", "Write", "/w/x", "/w/t")
+    for event in (denied, msgspec.structs.replace(denied, count=3)):
+        history.log(ids.guard_stream(host), event)
+    assert status(history)["guard"] == {"denied": 4}
 
 
 def test_the_registry_shows_approvals_of_present_code(history: Any, host: HostId) -> None:

@@ -124,7 +124,7 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
                     (),
                 )
                 history.append(launch, requested, Launched(number), *chance.choice(ends))
-                history.log(ids.guard_stream(HOST), GuardDenied("claude", "Write", "/x", path))
+                history.log(ids.guard_stream(HOST), GuardDenied("claude", "Write", "/x", path, count=2))
             case _:
                 with contextlib.suppress(Refusal):
                     history.directory(chance.choice(commands), path=path)

@@ -206,6 +206,18 @@ def test_nothing_to_prune(original: tuple[Omac, list[str], Path], host: Omac) ->
     sound(host)
 
 
+def test_what_was_dropped_ends_its_segment(omac: Omac) -> None:
+    """Segments in which nothing that is kept follows what was dropped are checked as any other."""
+    dropped: object = {"access.requested": 5, "access.completed": 5}
+    omac.approve(omac.project("shop", "echo"), "echo")
+    for _ in range(2):
+        called_often(omac, 5)
+        omac.ok("checkpoint")
+        omac.ok("journal", "seal")
+    assert [segment["dropped"] for segment in pruned(omac, "--keep", "0s")] == [dropped, dropped]
+    sound(omac)
+
+
 def test_what_nobody_signed_is_not_pruned(host: Omac) -> None:
     """A journal that another key signed, and one with changed events, are not pruned."""
     key = host.state / "signing.key"
