@@ -70,7 +70,7 @@ class Folders:
         self._settings(f"{git}/config.worktree", git, git)
         pins.pin(f"{git}/commondir", "git: would lead to other settings", made="file", content=DECOY)
         pins.pin(f"{git}/hooks", "git: hooks run on the host", made="folder", access=self._hooks)
-        self._hook_links(f"{git}/hooks")
+        self.hook_links(f"{git}/hooks")
         pins.pin(f"{git}/info/attributes", "git: attributes choose filters", made="file")
         self._objects_and_replacements(git, refs=True)
         self._modules(f"{git}/modules", 0)
@@ -198,7 +198,7 @@ class Folders:
         if refs:
             pins.pin(f"{git}/refs/replace", "git: shows one object for another", made="folder")
 
-    def _hook_links(self, hooks: str) -> None:
+    def hook_links(self, hooks: str) -> None:
         """Pin the targets of hooks that are links into the tree."""
         for name in _names(hooks):
             path = f"{hooks}/{name}"
@@ -213,6 +213,11 @@ class Folders:
         """Keep what the repository's settings make git run or read, where it lies in what can be written."""
         pins = self._pins
         workdir = pins.workdir
+        if made == "folder" and os.path.realpath(path) == workdir:
+            raise pointers.unsafe(
+                f"{why} names {workdir} itself, so a program could make hooks there",
+                f"git -C {quoted(workdir)} config --show-origin --get-all {why}",
+            )
         if not path.startswith(workdir + "/"):
             try:
                 links, real = resolve_symlinks(path)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import stat
 
-from omac.adapters.git import config_targets, pointers, program, refs
+from omac.adapters.git import around, config_targets, pointers, program, refs
 from omac.adapters.git.config_copies import ConfigCopy
 from omac.adapters.git.folders import SHARED, Folders
 from omac.adapters.git.pins import Pins
-from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identify, is_git_folder, mode_of
+from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identify, mode_of
 from omac.adapters.git.skipped_hooks import SkippedHooks
 from omac.adapters.git.tree import TreeContents, walk
 from omac.adapters.linux import host_programs
@@ -104,7 +104,6 @@ def lay_out(
     _require_known(choices)
     layout = Layout(workdir)
     layout.agents = is_agents
-    warnings: list[str] = []
     pins = Pins(workdir)
     folders = Folders(pins, choices.hooks)
     config_list = config_list or program.ConfigList(workdir, {**os.environ, "HOME": home})
@@ -116,10 +115,10 @@ def lay_out(
     finally:
         config_list.discard()
     users = config_targets.users(listing, workdir, home)
-    warnings += users.warnings
+    warnings = [*users.warnings, *_pin_for_those_around(folders, users, workdir, home)]
     _pin_configured(folders, users, workdir, home)
     if own is None:
-        warnings += _surroundings(workdir) if not is_agents else []
+        warnings += around.warnings(workdir) if not is_agents else []
     else:
         warnings += _add(layout, folders, own, choices, users, home)
         _pin_configured(folders, config_targets.of_repository(listing, workdir), workdir, home)
@@ -337,6 +336,17 @@ def _pin_configured(folders: Folders, settings: config_targets.TargetSettings, r
         folders.in_tree(path, made, why)
 
 
+def _pin_for_those_around(folders: Folders, users: config_targets.TargetSettings, workdir: str, home: str) -> list[str]:
+    """Pin what repositories around the workdir make git run or read there; returns warnings. Raises Refusal."""
+    warnings: list[str] = []
+    for root, common, settings in around.repositories(workdir, home):
+        settings.pairs += users.pairs
+        _pin_configured(folders, settings, root, home)
+        folders.hook_links(f"{common}/hooks")
+        warnings += settings.warnings
+    return warnings
+
+
 def _skip_hooks(layout: Layout, own: Repository, named: str, choices: GitChoices) -> None:
     """Remember hooks that do not run inside; those in the workdir do, and in other places they are not there."""
     if named and not below(named, layout.workdir):
@@ -377,19 +387,3 @@ def _narrow(layout: Layout, folders: Folders, choices: GitChoices) -> None:
         return
     for git in folders.whole:
         layout.narrowed[git] = Narrowed(refs.direct_refs(git), refs.own_branch(git, git))
-
-
-def _surroundings(workdir: str) -> list[str]:
-    """A workdir that is no worktree: in one, git will find nothing; in a git folder, it would be too much."""
-    parent = os.path.dirname(workdir)
-    while True:
-        if is_git_folder(parent):
-            raise pointers.unsafe(f"the workdir {workdir} lies in git's own folder {parent}")
-        if mode_of(f"{parent}/.git"):
-            return [
-                f"{workdir} is a folder of the repository {parent}, which is not granted: git finds none inside. "
-                f"For git: --allow {quoted(parent)}, or start there"
-            ]
-        if parent == os.path.dirname(parent):
-            return []
-        parent = os.path.dirname(parent)

@@ -1,0 +1,60 @@
+"""A project that is a folder of a repository: the host's git in that one obeys files which its settings name."""
+
+from collections.abc import Iterator
+
+import pytest
+from real_sandbox import FEWER_USERS, Box, box
+from tiers import some
+
+EVIL = "#!/bin/sh\necho ran >> $HOME/evil\n"
+# How a repository comes to run, or to read, what lies in its folder `sub`.
+WAYS = {
+    "hooks": "git config core.hooksPath sub/tools",
+    "a hook that is a link": "ln -s ../../sub/tools/pre-commit .git/hooks/pre-commit",
+    "a program": "git config core.fsmonitor sub/tools/pre-commit",
+    "an include": "git config include.path ../sub/tools/settings",
+    "a condition": "git config includeIf.onbranch:main.path ../sub/tools/settings",
+    "a filter": "git config filter.x.clean sub/tools/pre-commit; echo 'f filter=x' > .gitattributes",
+    "a worktree": "git config core.hooksPath sub/tools; git worktree add -q ../p",
+    "a submodule": "git config core.hooksPath sub/tools; git -C sub init -q",
+}
+PLANT = """\
+plant() {
+    mkdir -p tools; rm -f tools/pre-commit; printf '%s' "$EVIL" > tools/pre-commit; chmod +x tools/pre-commit
+    printf '[core]\\n\\tfsmonitor = "echo ran >> $HOME/evil; false"\\n' > tools/settings
+}
+plant; mv tools elsewhere; plant; echo x > fine
+"""
+
+
+@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
+def world(request: pytest.FixtureRequest) -> Iterator[Box]:
+    """Yield a user's world."""
+    with box(request.param) as made:
+        yield made
+
+
+@pytest.mark.parametrize("way", some(WAYS, of=3))
+def test_a_folder_of_a_repository(world: Box, way: str) -> None:
+    """The host's git runs nothing that a program left in a folder of its repository, whatever its settings name."""
+    top = "p" if way == "a worktree" else "r"
+    script = f"""\
+        git init -q -b main ~/r; cd ~/r; mkdir -p sub/tools; printf '#!/bin/sh\\n' > sub/tools/pre-commit
+        chmod +x sub/tools/pre-commit; touch sub/tools/settings f; git add .; git commit -q -m begin; {WAYS[way]}"""
+    assert world.host("sh", "-c", script).status == 0
+    done = world.run(
+        "sh", "-c", PLANT, workdir=world.home / top / "sub", extra={"EVIL": EVIL}, options=("--env", "EVIL")
+    )
+    assert (world.home / top / "sub" / "fine").exists(), done
+    world.host("sh", "-c", "echo x > f; git add f; git commit -q -m next; git status", cwd=world.home / top)
+    assert not (world.home / "evil").exists(), done
+
+
+@pytest.mark.parametrize("setting", [("r", "sub"), ("r/sub", ".")], ids=["of the one around", "its own"])
+def test_a_folder_of_hooks(world: Box, setting: tuple[str, str]) -> None:
+    """A program cannot work in the very folder whose files git runs as hooks."""
+    repository, value = setting
+    script = f"mkdir -p ~/r/sub; cd ~/{repository}; git init -q; git config core.hooksPath {value}"
+    assert world.host("sh", "-c", script).status == 0
+    done = world.run("true", workdir=world.home / "r" / "sub")
+    assert (done.status, "so a program could make hooks" in done.err) == (7, True), done
