@@ -8,6 +8,7 @@ from omac.domain.kernel.refusal import Refusal
 ASK = """(stty -echo; IFS= read -r password; stty echo; printf %s "$password")"""
 UNLOCK_BY_HAND = f"{ASK} | gnome-keyring-daemon --replace --unlock  # type the keyring's password"
 USE_VAULT = "omac vault init"
+CHOOSE_VAULT = "omac settings set secrets.store vault"  # where the keychain is chosen by a setting
 
 
 def unavailable(why: str, *fix: str) -> Refusal:

@@ -55,6 +55,7 @@ class SecretStores:
         self.vault = Vault(os.path.join(state_path, state_paths.VAULT), lock_wait_s=LOCK_SHARE * timeout_s)
         self._environment = environment
         self._choice: Choice = choice
+        self._keychain_only = choice == KEYCHAIN
         self._choose_once = choose_once
         self._timeout_s = timeout_s
         self._prompt_timeout_s = prompt_timeout_s
@@ -69,7 +70,7 @@ class SecretStores:
             return self._choice
         choice: Choice = "vault" if await self._run(VAULT, self.vault.exists) else "keychain"
         if choice == "keychain":
-            await self._run(KEYCHAIN, lambda: self._system_keychain().check())
+            await self._in_keychain(lambda keychain: keychain.check())
         if self._choose_once:
             self._choice = choice
         return choice
@@ -79,7 +80,7 @@ class SecretStores:
             return {}
         if _known(store) == VAULT:
             return await self._run(VAULT, lambda: self.vault.read(self._key(), service, names))
-        return await self._run(KEYCHAIN, lambda: self._system_keychain().read(service, names))
+        return await self._in_keychain(lambda keychain: keychain.read(service, names))
 
     async def write(self, store: str, service: str, values: Mapping[str, Hidden]) -> None:
         """Implement Secrets: store values, each a text of up to VALUE_BYTES_MAX bytes. Raises Refusal
@@ -91,7 +92,7 @@ class SecretStores:
         if _known(store) == VAULT:
             await self._run(VAULT, lambda: self.vault.write(self._key(), service, values))
         else:
-            await self._run(KEYCHAIN, lambda: write_checked(self._system_keychain(), service, values))
+            await self._in_keychain(lambda keychain: write_checked(keychain, service, values))
 
     async def remove(self, store: str, service: str, names: Sequence[str]) -> None:
         if not names:
@@ -99,7 +100,7 @@ class SecretStores:
         if _known(store) == VAULT:
             await self._run(VAULT, lambda: self.vault.remove(self._key(), service, names))
         else:
-            await self._run(KEYCHAIN, lambda: remove_checked(self._system_keychain(), service, names))
+            await self._in_keychain(lambda keychain: remove_checked(keychain, service, names))
 
     async def unlock(self, store: str) -> None:
         """Make a store usable, if it is not yet.
@@ -108,7 +109,7 @@ class SecretStores:
         was given and does not fit is forgotten. Raises Refusal (as the port, keychain-locked, vault-locked).
         """
         if _known(store) == KEYCHAIN:
-            await self._run(KEYCHAIN, lambda: self._system_keychain().unlock(), self._prompt_timeout_s)
+            await self._in_keychain(lambda keychain: keychain.unlock(), self._prompt_timeout_s)
             return
         try:
             await self._run(VAULT, lambda: self.vault.check(self._key()))
@@ -157,6 +158,22 @@ class SecretStores:
         return self._keychain or system_keychain(
             sys.platform, self._environment, timeout_s=self._timeout_s, prompt_timeout_s=self._prompt_timeout_s
         )
+
+    async def _in_keychain(self, work: Callable[[Keychain], T], timeout_s: float | None = None) -> T:
+        """Run `work` on the keychain, as `_run` does. A refusal that leads to the vault names the commands that are
+        left to do: making it, and choosing it."""
+
+        def done() -> T:
+            try:
+                return work(self._system_keychain())
+            except Refusal as refusal:
+                if refusals.USE_VAULT not in refusal.fix:
+                    raise
+                fix = [command for command in refusal.fix if command != refusals.USE_VAULT or not self.vault.exists()]
+                fix += [refusals.CHOOSE_VAULT] if self._keychain_only else []
+                raise Refusal(refusal.reason, refusal.message, fix=fix) from None
+
+        return await self._run(KEYCHAIN, done, timeout_s)
 
     async def _run(self, store: str, work: Callable[[], T], timeout_s: float | None = None) -> T:
         """Run `work` in a thread, within the time-out, and return its result. Raises its Refusal, or one for the

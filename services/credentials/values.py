@@ -27,6 +27,9 @@ from omac.services.ports import Secrets
 
 Value = TypeVar("Value")
 
+# Reasons of a store that may be gone for good: its values can be entered again, into another one.
+UNREACHABLE = ("keychain-unavailable", "keychain-failed", "vault-damaged")
+
 
 class Values(msgspec.Struct, frozen=True):
     """Values by name: secrets, and settings in the spelling that a sidecar sees."""
@@ -172,7 +175,8 @@ class Credentials:
             try:
                 read, differs = await self._read(credential.service(scope, spec.skill), here)
             except Refusal as refusal:
-                raise SecretsMissing(wanted, refusal.message, refusal.fix) from None
+                again = _set_commands(spec, skill_scope, sorted(wanted)) if refusal.reason in UNREACHABLE else []
+                raise SecretsMissing(wanted, refusal.message, [*refusal.fix, *again]) from None
             values |= read
             changed |= differs
         if left:
@@ -278,5 +282,8 @@ async def _problem(work: Awaitable[None], failure: str) -> tuple[Refusal, ...]:
 
 
 def _missing(spec: SidecarSpec, skill_scope: SkillScope, names: Sequence[str], how: str) -> SecretsMissing:
-    fix = [f"omac secrets set {quoted(spec.skill)} {name} {skill_scope.flags}" for name in names]
-    return SecretsMissing(names, f"{', '.join(names)}: {how}", fix)
+    return SecretsMissing(names, f"{', '.join(names)}: {how}", _set_commands(spec, skill_scope, names))
+
+
+def _set_commands(spec: SidecarSpec, skill_scope: SkillScope, names: Sequence[str]) -> list[str]:
+    return [f"omac secrets set {quoted(spec.skill)} {name} {skill_scope.flags}" for name in names]

@@ -178,6 +178,9 @@ def test_a_folder_that_is_gone(omac: Omac, shop: Path) -> None:
     listed = omac.run("list", "--all")
     (fix,) = [line.removeprefix("  try: ") for line in listed.err.splitlines() if "try: " in line]
     assert fix == f"omac deregister --prune --workdir {fair}"
+    elsewhere = omac.run("deregister", "--prune", cwd=shop)
+    assert elsewhere.out == f"nothing to prune: the folder of each skill registered in {shop} exists\n"
+    assert omac.run("approvals").err == elsewhere.err == f"  try: {fix}\n"
     assert deregister(omac, "slack", "--prune", "--workdir", str(shop), "--yes").status == 4
     pruned = alone(omac, *shlex.split(fix)[1:], "--yes")
     assert pruned.out == f"deregistered: slack in {fair}/.agents/skills/slack\n"

@@ -381,6 +381,21 @@ def test_a_keychain(omac: Omac, keyring: PrivateKeyring) -> None:
     assert len(omac.events(Approved)) == 2
 
 
+def test_saved_values_out_of_reach(omac: Omac, keyring: PrivateKeyring) -> None:
+    """A keychain whose saved values cannot be reached is refused, with the command that asks for other values."""
+    shop, market = (valued(omac, name, META) for name in ("shop", "market"))
+    register(omac, shop, **ALL)
+    for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"):
+        del omac.environment[name]
+    with_vault(omac)
+    done = register(omac, market, "--defaults")
+    assert (done.status, done.err.count("try: ")) == (8, 1), done
+    command = done.err.partition("try: omac ")[2]
+    assert (
+        taken(alone(omac, *shlex.split(command, comments=True), "--json", extra=ALL))["secrets"][0]["store"] == "vault"
+    )
+
+
 # Which skill
 
 

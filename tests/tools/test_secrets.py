@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -524,6 +525,30 @@ def test_no_store_at_all(omac: Omac) -> None:
     assert done.status == 8, done
     assert "try: omac vault init" in done.err
     assert SECRET.encode() not in everywhere(omac, done)
+
+
+@pytest.mark.parametrize("choice", ["auto", "keychain"])
+@pytest.mark.parametrize("has_vault", [True, False])
+def test_a_keychain_that_is_gone(omac: Omac, keyring: PrivateKeyring, choice: str, has_vault: bool) -> None:
+    """A keychain that has the secret and cannot be reached, as over SSH, is replaced by the vault: the commands that
+    omac proposes, typed one after the other, make the skill ready."""
+    project = valued(omac)
+    omac.approve(project, "slack")
+    set_token(omac, project)
+    for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"):
+        del omac.environment[name]
+    omac.ok("settings", "set", "secrets.store", choice)
+    vault = with_vault(omac)
+    del omac.environment["OMAC_SECRETS_STORE"]
+    if not has_vault:
+        vault.unlink()
+    serving = omac.serve()
+    skill = serving.skill(project, "slack")
+    assert "keychain cannot be used" in skill["detail"]
+    for command in skill["fix"]:
+        done = piped(omac, OTHER.encode(), *shlex.split(command)[1:])
+        assert done.status == 0, (command, done)
+    ready(serving, project, TOKEN=OTHER)
 
 
 @pytest.mark.full

@@ -19,10 +19,10 @@ from omac.services.skills.resolution import every
 from omac.tools.cli.approve import recorded
 from omac.tools.cli.control import report_suspended
 from omac.tools.cli.revoke import by_repository
-from omac.tools.cli.scope_options import Where, directory_of, search_of
+from omac.tools.cli.scope_options import Where, directory_of, place_of, search_of
 from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
-from omac.tools.compose.registered_skills import RegisteredSkill, Registry
+from omac.tools.compose.registered_skills import RegisteredSkill, Registry, prune_commands
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.prompts import confirm
 from omac.tools.terminal.render import print_folded, print_line, report, report_fix
@@ -88,7 +88,8 @@ def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Calla
     registry = Registry.read(environment, request.journal)
     targets = _resolve_targets(request, registry, environment)
     if not targets:
-        print_line("nothing to prune: the folder of every registered skill exists")
+        print_folded(f"nothing to prune: the folder of each skill registered {place_of(request.where)} exists")
+        report_fix(prune_commands(registry.known))
         return 0
     with opened(environment, request.journal, clock) as everything:
         purges = [_purge(request, target, everything.credentials) for target in targets]

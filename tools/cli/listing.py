@@ -8,12 +8,11 @@ from omac.domain.kernel.ids import GLOBAL
 from omac.domain.kernel.refusal import quoted
 from omac.domain.skills.registration import Registration
 from omac.domain.skills.repository import is_repository
-from omac.domain.skills.scope import SkillScope
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, SkillSearch, every
 from omac.tools.cli.scope_options import Where, at_once, search_of
 from omac.tools.cli.skill_notes import note_unknown_keys
-from omac.tools.compose.registered_skills import RegisteredSkill, Registry, Standing
+from omac.tools.compose.registered_skills import RegisteredSkill, Registry, Standing, prune_commands
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import report, report_fix, show_columns
@@ -97,7 +96,11 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
         report("no skills that all projects share" if where.shared else f"no skills in {search.workdir}{nor_shared}")
     for candidate in candidates:
         note_unknown_keys(candidate.skill)
-    _report_stale(registry.known if whole else registry.within(where))
+    known = registry.known if whole else registry.within(where)
+    for registered in known:
+        if registered.gone and not is_repository(registered.status.scope):
+            report(f"stale: {registered.status.skill}: its folder {registered.status.source} is gone")
+    report_fix(prune_commands(known))
     return 0
 
 
@@ -130,6 +133,7 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
         report("nothing is approved")
     for registered in approved if check else ():
         _report_obstacle(registered, registry)
+    report_fix(prune_commands(approved) if check else ())
     return 0
 
 
@@ -271,10 +275,3 @@ def _show(rows: list[SkillRow], workdir: str) -> None:
     for row in rows:
         if row.detail:
             report(f"{row.name}: {row.detail}")
-
-
-def _report_stale(known: Iterable[RegisteredSkill]) -> None:
-    gone = [registered.status for registered in known if registered.gone and not is_repository(registered.status.scope)]
-    for status in gone:
-        report(f"stale: {status.skill}: its folder {status.source} is gone")
-    report_fix(dict.fromkeys(f"omac deregister --prune {SkillScope(status.dir).where}" for status in gone))

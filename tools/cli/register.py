@@ -191,7 +191,12 @@ def _remembered(
     if collection.can_ask:
         make_usable(everything.stores, stores)
     code = request.remembered_for
-    saved = recorded(everything, lambda: everything.credentials.remembered(skill.name, wanted, code))
+    try:
+        saved = recorded(everything, lambda: everything.credentials.remembered(skill.name, wanted, code))
+    except Refusal as refusal:
+        asking = request._replace(options=request.options._replace(defaults=False))
+        other = f"{asking.command(candidate, asking.words())}  # at a terminal, where it asks"
+        raise Refusal(refusal.reason, refusal.message, fix=[*refusal.fix, other]) from None
     return usable(collection.sidecar, saved)
 
 

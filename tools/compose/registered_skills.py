@@ -19,7 +19,7 @@ from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, problem_of
 from omac.domain.skills.meta import FoundSkill
 from omac.domain.skills.registration import Approved, AutoRegistered, Code, Deregistered, Registered, Registration
-from omac.domain.skills.repository import WorktreeFolder
+from omac.domain.skills.repository import WorktreeFolder, is_repository
 from omac.domain.skills.scope import SkillScope
 from omac.journal.file import is_of_segment
 from omac.journal.reader import ReadJournal
@@ -46,6 +46,12 @@ class RegisteredSkill(msgspec.Struct, frozen=True):
     def gone(self) -> bool:
         """Return whether its source folder is no longer there."""
         return not os.path.isdir(self.status.source)
+
+
+def prune_commands(known: Iterable[RegisteredSkill]) -> list[str]:
+    """Return the commands that deregister those of these skills whose folder is gone, one for each directory."""
+    gone = [registered.status for registered in known if registered.gone and not is_repository(registered.status.scope)]
+    return list(dict.fromkeys(f"omac deregister --prune {SkillScope(status.dir).where}" for status in gone))
 
 
 class Standing(NamedTuple):
