@@ -1,5 +1,6 @@
 """`omac journal backup` and `omac journal restore`: no command silently replaces a lost journal."""
 
+import errno
 import json
 import os
 import shutil
@@ -279,3 +280,15 @@ def test_a_backup_that_was_killed_is_none(omac: Omac, tmp_path: Path) -> None:
     (tmp_path / "copy.db.unfinished").unlink()
     omac.ok("journal", "backup", str(copy))
     assert sorted(file.name for file in tmp_path.glob("copy*")) == ["copy.db", "copy.db.keys"]
+
+
+def test_a_backup_that_failed_leaves_no_keys(omac: Omac, tmp_path: Path) -> None:
+    """A backup that cannot get its name leaves no keys either: nobody would look for them at an erasure."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.ok("start", "--workdir", str(omac.root / "shop"), "--", "true")
+    copy, before = tmp_path / "copy.db", set(os.listdir(tmp_path))
+    with mock.patch("omac.journal.backup.os.rename", side_effect=OSError(errno.EIO, "Input/output error")):
+        done = omac.run("journal", "backup", str(copy))
+    assert (done.status, "copy.db cannot be written" in done.err) == (5, True), done
+    assert set(os.listdir(tmp_path)) == before
+    omac.ok("journal", "backup", str(copy))

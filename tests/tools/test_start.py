@@ -21,6 +21,7 @@ from polling import eventually
 from real_omac import Omac, curl
 from started import BARE, SHOW, WAIT, started, told
 
+from omac.adapters.files.state import RUNS_KEPT
 from omac.domain.access.control import ControlRefused
 from omac.domain.directories.events import ActivationRequested, Deactivated, ReloadRequested
 from omac.domain.kernel.run import RunRecovered, RunStarted, RunStopped
@@ -265,6 +266,21 @@ def test_without_a_sandbox_it_says_so(house: Omac) -> None:
     done = house.run(*BARE, "--", "true")
     assert "WITHOUT A SANDBOX" in done.err
     assert done.out == ""
+
+
+def test_a_refused_start_leaves_no_folder(omac: Omac, shop: Path) -> None:
+    """A start that is refused leaves no folder of a run, so that however many of them displace no log."""
+    start = (*BARE, "--workdir", str(shop), "--", "true")
+    assert omac.run(*start).status == 0
+    key, before = omac.state / "fingerprint.key", set(os.listdir(omac.state / "run"))
+    content = key.read_bytes()
+    key.write_bytes(b"x")
+    refused = [omac.run(*start) for _ in range(RUNS_KEPT)]
+    key.write_bytes(content)
+    assert {done.status for done in refused} == {5}, refused
+    assert set(os.listdir(omac.state / "run")) == before
+    assert omac.run(*start).status == 0
+    assert '[omac] sidecar "echo" starts' in omac.ok("logs", "echo", "--workdir", str(shop))
 
 
 def test_the_folder_that_it_was_started_in_is_removed(omac: Omac, shop: Path) -> None:

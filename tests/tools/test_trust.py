@@ -235,6 +235,16 @@ def test_files_are_read_in_a_pager(omac: Omac) -> None:
     assert "1 not approved" in done.out
 
 
+@pytest.mark.skipif(not Path("/usr/bin/less").exists(), reason="less is not installed")
+def test_an_interrupt_is_the_pagers(omac: Omac) -> None:
+    """Ctrl-C in the pager is the pager's to obey, which stays; killing it would leave a terminal that does not echo."""
+    project = omac.project("shop")
+    omac.environment["TERM"] = "vt100"
+    reads = (("3  description", b"\x03"), (":", b"q"))
+    done = trust(omac, project, ("Approve it?", b"f\n"), *reads, ("Approve it?", b"n\n"))
+    assert (done.status, "1 not approved" in done.out) == (0, True), done
+
+
 def test_nothing_to_do(omac: Omac) -> None:
     """A project whose skills are approved needs no terminal; for one without skills omac proposes how to begin."""
     project = omac.project("shop")

@@ -1,11 +1,13 @@
 """tools/cli/vault.py: making the vault, its status, and opening locked stores for the running server."""
 
+import errno
 import json
 import os
 import shlex
 import stat
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from polling import eventually
@@ -134,6 +136,23 @@ def test_without_a_place_for_the_vault(omac: Omac, key: Path) -> None:
     assert done.status == 8, done
     assert "chmod 700" in done.err
     assert list(key.parent.iterdir()) == []
+
+
+def test_a_vault_that_is_not_on_the_disk(omac: Omac, key: Path) -> None:
+    """A vault that exists keeps its key file, even if the folder of the vault could not be flushed."""
+    flushed, fsync = list[int](), os.fsync
+
+    def failing(descriptor: int) -> None:
+        flushed.append(descriptor)
+        if len(flushed) == 4:  # the key and its folder come before the vault
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(descriptor)
+
+    with mock.patch("omac.adapters.files.atomic.os.fsync", failing):
+        done = omac.run("vault", "init", "--key-file", str(key))
+    assert (done.status, "Input/output error" in done.err) == (8, True), done
+    opened = json.loads(omac.ok("vault", "status", "--json", extra={"OMAC_VAULT_KEY_FILE": str(key)}))
+    assert (opened["exists"], opened["locked"]) == (True, False)
 
 
 def test_a_key_file_without_a_vault(omac: Omac, key: Path) -> None:

@@ -3,6 +3,7 @@
 import io
 import os
 import shlex
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,7 +46,11 @@ def paged() -> Iterator[None]:
         return
     invocation.stdout.flush()
     environment = {**invocation.environment, "LESSSECURE": "1"}  # nothing that is shown may run anything
-    subprocess.run(command, input=text.encode(errors="backslashreplace"), env=environment, check=False)
+    interrupted = signal.signal(signal.SIGINT, lambda *_: None)  # the pager's to obey: killed, it leaves no echo
+    try:
+        subprocess.run(command, input=text.encode(errors="backslashreplace"), env=environment, check=False)
+    finally:
+        signal.signal(signal.SIGINT, interrupted)
 
 
 def _pager() -> list[str]:

@@ -10,6 +10,7 @@ Rules
 4. An agent is given omac's hooks by its command line or a variable; nothing is written into the project.
 """
 
+import errno
 import os
 import shlex
 import shutil
@@ -21,6 +22,7 @@ import msgspec
 
 from omac.adapters.files import atomic, bounded
 from omac.adapters.files.nearest import look_at
+from omac.adapters.files.without_links import opened_folder
 from omac.adapters.guard.write_target import common_folder, top_level
 from omac.adapters.linux.home import home_of
 from omac.domain.guard.guard import Unclear
@@ -263,9 +265,17 @@ def _of_person(agent: Harness, file: str, environment: Mapping[str, str]) -> str
 def _content(path: str) -> str:
     """The text of a file of settings; its path may lead over no link, which an agent could have made. Raises OSError,
     ValueError."""
-    if os.path.realpath(path) != path:
-        raise ValueError(f"{path} leads over a link")
-    return bounded.read(path, SETTINGS_BYTES_MAX).decode()
+    above, name = os.path.split(path)
+    try:
+        folder = opened_folder(above)
+        try:
+            return bounded.read(name, SETTINGS_BYTES_MAX, dir_fd=folder).decode()
+        finally:
+            os.close(folder)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise ValueError(f"{path} leads over a link") from None
 
 
 def _plugged(agent: Harness, environment: Mapping[str, str], network: str) -> dict[str, str]:

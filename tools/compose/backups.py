@@ -47,26 +47,32 @@ def back_up_with_keys(state: StateDir, path: str, target: str) -> KeptCopy:
     require_free(path, target, beside)
     mark, draft = mark_of(state, path), begin(target)
     seen = mark.read()  # before the journal is read: both may grow meanwhile
-    copy = back_up(path, draft)  # first: the keys that its events use are there by then
-    try:
+    with contextlib.ExitStack() as made:
+        copy = back_up(path, draft)  # first: the keys that its events use are there by then
+        made.callback(discard, draft)
         mark.require(seen, copy.id, copy.position)
         keys = state.subject_keys(path, copy.id).all()
-        _keep(beside, keys)
+        if keys:
+            _keep(beside, keys)
+            made.callback(_discard_keys, beside, target)
         finish(draft, target)
-    except BaseException:
-        discard(draft)
-        raise
+        made.pop_all()
     return KeptCopy(copy._replace(path=target), beside if keys else "", sum(map(len, keys.values())))
 
 
 def _keep(beside: str, keys: Mapping[WorkdirId, Collection[bytes]]) -> None:
-    """Write the keys to a new file, where there are any. Raises Refusal."""
+    """Write the keys to a new file. Raises Refusal."""
     try:
-        if keys:
-            write_all(beside, keys)
+        write_all(beside, keys)
     except OSError as error:
         message = f"{beside} cannot be written: {error.strerror}; no backup was made"
         raise Refusal("state-unusable", message, fix=[list_command(os.path.dirname(beside))]) from error
+
+
+def _discard_keys(beside: str, target: str) -> None:
+    """Remove the keys of a backup that did not get its name `target`."""
+    if not os.path.lexists(target):
+        os.unlink(beside)
 
 
 def restore_with_keys(state: StateDir, source: Copy, path: str, clock: Callable[[], int]) -> Restored:

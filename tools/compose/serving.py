@@ -101,8 +101,6 @@ class Server:
             self.state.hold_server(path)
         self._run = RunId(self.journal.run)
         self.use = RunUse(self._run)
-        self._folder = self.state.begin_run(self._run)
-        self.state.name_journal(self._run, path)
         snapshots = snapshots_of(self.state, self.journal.store.reader)
         self.engine = Engine(self.journal, host, beside=options.beside, snapshots=snapshots)
         self.engine.observe(self.use.apply)
@@ -188,6 +186,8 @@ class Server:
 
     async def _run_reactors(self, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]) -> int:
         options = self._options
+        self._folder = self.state.begin_run(self._run)  # no sooner: what was refused leaves no folder
+        self.state.name_journal(self._run, self.journal.store.path)
         folders = DiskSkillFolders(self._environment)
         sidecars = LinuxSidecarHost(os.path.join(self._folder, "logs"), self._environment, writable=self._writable)
         await recover(self.engine, sidecars, self.state.is_alive, self.state.recovering)

@@ -34,7 +34,7 @@ def key_of_environment(environment: Mapping[str, str]) -> KeyAtHand | None:
 
 
 def create_under_new_key(vault: Vault, path: str) -> None:
-    """Make a key file and a vault that opens with it, both or none. Raises Refusal."""
+    """Make a key file and a vault that opens with it; what fails leaves no vault without its key. Raises Refusal."""
     try:
         make_private(os.path.dirname(path))
     except OSError as error:
@@ -44,7 +44,8 @@ def create_under_new_key(vault: Vault, path: str) -> None:
     try:
         vault.create_with_key(key)
     except BaseException:
-        os.unlink(path)
+        if not vault.exists():
+            os.unlink(path)
         raise
     vault.note_key_file(path)
 

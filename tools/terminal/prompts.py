@@ -26,7 +26,7 @@ from omac.tools.terminal.render import report, terminal_width
 TRIES = 3
 CHOICE = re.compile(r"\[(\w)\](\w*)")  # of a question: [y]es
 BYTES_MAX = 4 * 1024 * 1024
-LINE_BYTES_MAX = 4095  # of a line that the terminal itself edits; it drops the rest without a word
+LINE_BYTES_MAX = 4094  # of a line that the terminal itself edits; it drops the rest without a word
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # ^\\ would leave a terminal that does not echo
 END, ERASE, KILL = b"\x04", (b"\x7f", b"\x08"), b"\x15"
 
@@ -66,7 +66,10 @@ def ask_config(field: Config, *, instead: str | None = None) -> str | None:
     """The setting that a person types, as its sidecar will see it; the rest as for `ask_secret`."""
 
     def answer(terminal: "PromptTerminal") -> str | None:
-        typed = _text(field.name, [terminal.line("  value: ")])
+        line = terminal.line("  value: ")
+        if len(line) >= LINE_BYTES_MAX:
+            raise ValueRefused(field.name, "is too long to be typed: give it by a file")
+        typed = _text(field.name, [line])
         if not typed and instead is not None:
             return None
         if not typed:
@@ -198,18 +201,16 @@ class PromptTerminal:
                 content = content[os.write(self._writer, content) :]
 
     def line(self, question: str) -> bytes:
-        """A line that is seen as it is typed, and edited by the terminal. Raises ValueRefused when it was cut off."""
+        """A line that is seen as it is typed, and edited by the terminal; one of LINE_BYTES_MAX may be cut off."""
         with self._mode(seen=True):
             try:
                 self.show(question)
-                typed = self._read(LINE_BYTES_MAX + 1)
+                typed = self._read(LINE_BYTES_MAX + 2)
             except KeyboardInterrupt:
                 self.show("\n")  # what is said of it, or the shell, begins on a line of its own
                 raise
         if not typed:
             raise EOFError
-        if len(typed) >= LINE_BYTES_MAX:
-            raise ValueRefused("the answer", "is too long to be typed: give it by a file")
         return typed.rstrip(b"\r\n")
 
     def hidden(self, question: str, multiline: bool) -> list[bytes]:

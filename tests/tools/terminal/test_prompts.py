@@ -22,7 +22,7 @@ import os, sys, json
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import Config, Secret
 from omac.tools.terminal.invocation import Invocation, working_for
-from omac.tools.terminal.prompts import ask_config, ask_secret, can_ask, confirm, read_stdin
+from omac.tools.terminal.prompts import ask_config, ask_secret, can_ask, choose, confirm, read_stdin
 
 def told(value):
     print(json.dumps(value.reveal() if hasattr(value, "reveal") else value), flush=True)
@@ -298,6 +298,15 @@ def test_confirming(tmp_path: Path) -> None:
         out, screen = answer(tmp_path, "confirm('go on?\\x07')", keys, prompt="[y/N]")
         assert out == ("true" if yes else "false")
         assert "go on?\\x07 [y/N]" in screen
+
+
+def test_a_paste_is_no_answer(tmp_path: Path) -> None:
+    """A line that is longer than the terminal takes is an unclear answer: it is a no, or asked again."""
+    paste = b"x" * 5_000 + b"\n"
+    assert answer(tmp_path, "confirm('go on?')", paste, prompt="[y/N]")[0] == "false"
+    assert answer(tmp_path, "choose('go on?', 'yn')", paste, b"y\n", prompt="go on? ")[0] == '"y"'
+    out, screen = answer(tmp_path, "ask_config(Config('A'))", paste, b"short\n")
+    assert (out, "is too long to be typed: give it by a file" in screen) == ('"short"', True)
 
 
 def test_with_a_pipe_the_terminal_is_asked(tmp_path: Path) -> None:

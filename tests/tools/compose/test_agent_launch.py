@@ -1,0 +1,51 @@
+"""tools/compose/agent_launch.py: what an agent is launched with."""
+
+import io
+import json
+import multiprocessing
+import os
+from pathlib import Path
+
+from omac.domain.harness.claude import HARNESS
+from omac.domain.sandbox.request import SandboxRequest
+from omac.tools.compose.agent_launch import launch_of
+from omac.tools.terminal.invocation import Invocation, working_for
+
+LAUNCHES = 500
+SECRET = "a-key-of-the-person"
+
+
+def swap(folder: str, link: str) -> None:
+    """Put a link in the place of a folder and back, until killed."""
+    while True:
+        for moved in ((folder, f"{folder}-away"), (link, folder), (folder, link), (f"{folder}-away", folder)):
+            os.rename(*moved)
+
+
+def test_a_link_put_in_the_way_of_settings_leads_nowhere(tmp_path: Path) -> None:
+    """A program that swaps a folder of the project for a link meanwhile gets no file from elsewhere as settings."""
+    project, elsewhere = tmp_path.resolve() / "shop", tmp_path.resolve() / "elsewhere"
+    for folder, key in ((project / "conf", "own"), (elsewhere, SECRET)):
+        folder.mkdir(parents=True)
+        (folder / "settings.json").write_text(json.dumps({"env": {"KEY": key}}))
+    (project / "link").symlink_to(elsewhere)
+    (project / "claude").write_text("#!/bin/sh\n")
+    (project / "claude").chmod(0o755)
+    environment = {"PATH": str(project), "HOME": str(tmp_path)}
+    words = ["--settings", "conf/settings.json"]
+    swapping = multiprocessing.Process(target=swap, args=(str(project / "conf"), str(project / "link")), daemon=True)
+    swapping.start()
+    seen = set()
+    try:
+        with working_for(Invocation(environment, None, io.StringIO(), io.StringIO())):
+            for _ in range(LAUNCHES):
+                launch = launch_of(
+                    ("claude",), words, HARNESS, environment, workdir=str(project), sandbox=SandboxRequest(),
+                    sandboxed=False,
+                )  # fmt: skip
+                seen |= {json.loads(launch.settings or "{}").get("env", {}).get("KEY")}
+    finally:
+        swapping.kill()
+        swapping.join()
+    assert seen <= {"own", None}
+    assert "own" in seen
