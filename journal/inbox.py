@@ -5,7 +5,8 @@ Rules
 1. Only kinds that may be spooled are taken, decoded strictly; nothing a file says is imported or run.
 2. A program writes its records in order. Records of a launch are given out in the order of their versions, up to the
    last one that was there when the pass began: what was written before that one is there, or lost.
-3. A file that cannot be taken is moved to `rejected` in the spool, and reported; it never holds up the others.
+3. A file that cannot be taken is moved to `rejected` in the spool, and reported; it never holds up the others. What
+   cannot be read because the system has no descriptor or memory left, stays for the next pass.
 4. One process at a time ingests a spool.
 """
 
@@ -23,6 +24,7 @@ import msgspec
 from omac.domain.guard import denial
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Actor, Event
+from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.kernel.ids import HostId, LaunchId, StreamId
 from omac.domain.kernel.refusal import Refusal, list_command
 from omac.domain.kernel.terminal_escaping import printable
@@ -96,8 +98,8 @@ class Pass:
     def records(self) -> list[list[SpooledRecord]]:
         """Return the records that can be appended now: those of each launch in their order, any other alone. Raises
         Refusal."""
+        present = self.present()
         try:
-            present = frozenset(os.listdir(self._folder))
             read = list(self._read_all())
         except OSError as error:
             raise _unreadable(self._path, error) from error
@@ -110,8 +112,11 @@ class Pass:
         return [records for records in (*alone, *settled) if records]
 
     def present(self) -> frozenset[str]:
-        """The names of all files that lie there now."""
-        return frozenset(os.listdir(self._folder))
+        """Return the names of all files that lie there now. Raises Refusal."""
+        try:
+            return frozenset(os.listdir(self._folder))
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
 
     def remove(self, names: Sequence[str]) -> None:
         """Delete the files of what is recorded, durably: an id is not forgotten while its file could come back."""
@@ -157,6 +162,7 @@ class Pass:
             except _Unfit as unfit:
                 self.set_aside(name, str(unfit))
             except OSError as error:
+                raise_exhaustion(error)
                 self.set_aside(name, str(error.strerror))
 
     def _read(self, name: str) -> SpooledRecord:
@@ -249,6 +255,7 @@ def _content(name: str, folder: int) -> bytes:
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError as error:
+        raise_exhaustion(error)
         if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             raise _Unfit("it is a symbolic link") from None
         raise _Unfit(f"it cannot be read: {error.strerror}") from None

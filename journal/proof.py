@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.bundle import LeafContent
 from omac.journal.checkpoint import Checkpoint, VerifierKey, journal_of, verified
@@ -71,7 +71,7 @@ def prove(
     Refusal: the checkpoint does not count that position, or the event is not what was recorded."""
     if not 1 <= position <= checkpoint.size:
         message = f"position {position} is not among the {checkpoint.size} events of the checkpoint"
-        raise Refusal("misuse", message, fix=["omac journal stats"])
+        raise Refusal("misuse", message, fix=[f"omac journal stats --journal {quoted(path)}"])
     connection = connect_for_reading(path)
     try:
         connection.execute("BEGIN")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import HostId, journal_stream
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.set_aside import PositionPruned
 from omac.journal.codec import Codec
 from omac.journal.log_connection import JournalConnection
@@ -59,7 +59,11 @@ def pruned_refusal(position: int, last: int, day: str, path: str) -> Refusal:
         f"the contents of positions 1 to {last} of the journal {path} were pruned on {day}; "
         f"position {position} is among them"
     )
-    fix = [f"omac replay --at {last}  # the first state that is left", "omac audit verify  # their proofs stay"]
+    named = f"--journal {quoted(path)}"
+    fix = [
+        f"omac replay --at {last} {named}  # the first state that is left",
+        f"omac audit verify {named}  # their proofs stay",
+    ]
     return Refusal("pruned", message, fix=fix)
 
 

@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Sequence
 
 from omac.domain.kernel.ids import HostId, journal_stream
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.set_aside import PositionEmptied, PositionSetAside
 from omac.journal import leaves
 from omac.journal.check import Damage, Fold, examine
@@ -120,7 +120,9 @@ class Repair:
         mended: list[Damage] = []
         for number in range(ROUNDS_MAX):
             findings = examine(raw, self._new_fold(), self._codec)
-            chosen = _chosen(findings, positions, mended, first=number == 0)
+            if number == 0:
+                _require_damaged(findings, positions, self._path)
+            chosen = _chosen(findings, positions, mended)
             if not chosen:
                 return mended
             indexes = any(finding.remedy == "reindex" for finding in chosen)
@@ -225,17 +227,18 @@ class Repair:
         return self._last
 
 
-def _chosen(
-    findings: Sequence[Damage], positions: Collection[int], mended: Sequence[Damage], *, first: bool
-) -> list[Damage]:
+def _require_damaged(findings: Sequence[Damage], positions: Collection[int], path: str) -> None:
+    """Raise Refusal (misuse) for a position that is sound."""
+    if sound := sorted(set(positions) - {finding.position for finding in findings}):
+        message = f"position {sound[0]} is sound; only damaged positions can be set aside"
+        raise Refusal("misuse", message, fix=[f"omac journal check --journal {quoted(path)}"])
+
+
+def _chosen(findings: Sequence[Damage], positions: Collection[int], mended: Sequence[Damage]) -> list[Damage]:
     """Return the findings to be repaired: all, or those at `positions` with later ones of the same streams. Findings
-    about the journal as a whole, and rows to be removed, are always among them. With `first`, raises Refusal (misuse)
-    for a position that is sound."""
+    about the journal as a whole, and rows to be removed, are always among them."""
     if not positions:
         return list(findings)
-    if first and (sound := sorted(set(positions) - {finding.position for finding in findings})):
-        message = f"position {sound[0]} is sound; only damaged positions can be set aside"
-        raise Refusal("misuse", message, fix=["omac journal check"])
     named = [finding for finding in (*mended, *findings) if finding.position in positions]
     since: dict[str, int] = {}
     for finding in named:

@@ -11,7 +11,7 @@ Rules
 import sqlite3
 import time
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.file import refusal_of
 from omac.journal.log_connection import JournalConnection
 from omac.journal.segment import Segment
@@ -30,7 +30,7 @@ def list_segment(connection: JournalConnection, path: str, segment: Segment, rep
             repaired = connection.execute(_REPAIRED).fetchone()[0]
             if sealed_to != segment.first - 1 or repaired != repaired_at:
                 message = f"the journal {path} was changed while its events were sealed; nothing was taken out of it"
-                raise Refusal("contention", message, fix=["omac journal seal"])
+                raise Refusal("contention", message, fix=[f"omac journal seal --journal {quoted(path)}"])
             connection.execute(_LIST, segment)
             connection.execute(_KEEP_VERSIONS, (segment.last,))
     except sqlite3.Error as error:

@@ -6,13 +6,14 @@ Rules
    counts; whatever else it says, or leaves unsaid because it was killed, the verification looks at itself.
 2. Workers take turns: the first part is for the first, the next for the second, and so on. Each answers for its parts
    in order, with one record of fixed length: a byte, 1 for sound, and the root of the part's leaves.
-3. They end with the process that began them.
+3. They end with the process that began them. Fewer begin where the system has no process left.
 """
 
 import os
 import signal
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import BinaryIO, NoReturn
 
 from omac.domain.kernel.refusal import Refusal
@@ -28,17 +29,28 @@ class VerificationWorkers:
     process without threads; `close` ends them."""
 
     def __init__(self, path: str, parts: Sequence[Range], count: int) -> None:
-        self._turns = {start: number % count for number, (start, _) in enumerate(parts)} if count else {}
+        self._turns: dict[int, int] = {}
         self._pids: list[int] = []
         self._answers: list[BinaryIO] = []
-        for turn in range(count):
-            reader, writer = os.pipe2(os.O_CLOEXEC)
+        with suppress(OSError):  # no process or descriptor is left: those that have begun are enough
+            for turn in range(count):
+                self._begin(path, parts[turn::count])
+                self._turns |= dict.fromkeys((start for start, _ in parts[turn::count]), turn)
+
+    def _begin(self, path: str, parts: Sequence[Range]) -> None:
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        answers = os.fdopen(reader, "rb")
+        try:
             pid = os.fork()
             if not pid:
-                _work(path, parts[turn::count], writer)
+                _work(path, parts, writer)
+        except OSError:
+            answers.close()
+            raise
+        finally:
             os.close(writer)
-            self._pids.append(pid)
-            self._answers.append(os.fdopen(reader, "rb"))
+        self._pids.append(pid)
+        self._answers.append(answers)
 
     def root(self, start: int) -> bytes | None:
         """The root of the leaves of the part from `start`, where a worker found it sound; to be asked in the order of

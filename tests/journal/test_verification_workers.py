@@ -33,6 +33,16 @@ except ChildProcessError:
 """
 KILLED = "verification_workers.perfect_root = lambda leaves: os.kill(os.getpid(), signal.SIGKILL)"
 FAILING = "verification_workers.Contents = None"
+REFUSED = """
+import resource, shlex, shutil, tempfile  # all that is loaded later, which another user may not read
+user = os.getuid() or 65_534  # root may have any number of processes
+folder = tempfile.TemporaryDirectory()
+sys.argv[1] = shutil.copy(sys.argv[1], folder.name)
+for owned in (folder.name, sys.argv[1]):
+    os.chown(owned, user, -1)
+os.setuid(user)
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+"""
 
 
 def verified(*paths: Path, sabotage: str = "") -> list[tuple[int, int]]:
@@ -55,9 +65,9 @@ def test_workers_find_all_tampering(tmp_path: Path) -> None:
     assert all(findings for _, findings in tampered)
 
 
-@pytest.mark.parametrize("sabotage", [KILLED, FAILING])
+@pytest.mark.parametrize("sabotage", [KILLED, FAILING, REFUSED])
 def test_workers_that_are_lost(tmp_path: Path, sabotage: str) -> None:
-    """The verifying process does the part of workers that are killed or fail."""
+    """The verifying process does the part of workers that are killed, that fail, and that cannot be had."""
     path = tmp_path / "journal.db"
     journal_of(path)
     ((sound, findings),) = verified(path, sabotage=sabotage)

@@ -3,7 +3,9 @@
 import json
 import shlex
 import shutil
+import sqlite3
 import subprocess
+from contextlib import closing
 
 import pytest
 from real_omac import Done, Omac
@@ -105,6 +107,30 @@ def test_a_command_of_another_directory(used: Omac) -> None:
     assert proposals(used.run("logs", "nobody", *where))[0] == ["list", *where]
     lost = used.root / "lost.db"
     assert proposals(used.run("ps", "--journal", str(lost))) == [["serve", "--no-inner", "--journal", str(lost)]]
+
+
+def test_a_command_for_another_journal(used: Omac) -> None:
+    """A command that would change a journal which was named is proposed for that journal, and not for one's own."""
+    other = str(used.root / "other.db")
+    named = ["--journal", other]
+    for _ in range(2):
+        used.ok("start", *named, "--", "true", cwd=used.root / "p")
+        used.ok("checkpoint", *named)
+        used.ok("journal", "seal", *named)
+    used.ok("journal", "backup", "early.db", *named)
+    used.ok("start", *named, "--", "true", cwd=used.root / "p")
+
+    def proposed(*typed: str) -> list[list[str]]:
+        return proposals(used.run(*typed, *named))
+
+    for typed in (["journal", "restore", "early.db"], ["journal", "prune", "--keep", "0s"], ["erase", "p"]):
+        assert proposed(*typed) == [[*typed, *named, "--yes"]]
+    with closing(sqlite3.connect(other, isolation_level=None)) as connection:
+        (damaged,) = connection.execute("SELECT max(position) FROM event").fetchone()
+        connection.execute("UPDATE event SET body = x'01' WHERE position = ?", (damaged,))
+    assert proposed("journal", "check") == [["journal", "repair", "--dry-run", *named]]
+    assert proposed("journal", "repair") == [["journal", "repair", *named, "--yes"]]
+    assert proposed("journal", "repair", "--position", "1") == [["journal", "check", *named]]
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def run(position: int, journal_path: str | None, as_json: bool, environment: Map
         if explanation is None:
             head = journal.store.head()
             message = f"no record is at position {position}: the journal ends at {head}"
-            raise Refusal("not-found", message, fix=["omac audit"])
+            raise Refusal("not-found", message, fix=[with_journal("omac audit", journal_path)])
         if any(record.recorded.position == position and _is_pruned(record) for record in explanation.records):
             last, at = journal.store.pruned_to()
             raise pruned_refusal(position, last, day_of(at), journal.store.path)

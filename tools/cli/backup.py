@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 
-from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
 from omac.journal.backup import Copy, inspect, put_back
 from omac.journal.file import JournalInCreation
@@ -55,7 +55,7 @@ def restore(
                 print_folded(f"{path} is restored to position {copy.position}")
                 return 0
         require_unused(path, is_living)
-        if (loss := _loss(path, copy)) and not _confirmed(loss, source, yes):
+        if (loss := _loss(path, copy)) and not _confirmed(loss, yes):
             report("nothing was changed")
             return 1
         done = restore_with_keys(state, copy, path, clock)
@@ -100,7 +100,6 @@ def _loss(path: str, copy: Copy) -> str:
     return ""
 
 
-def _confirmed(loss: str, source: str, yes: bool) -> bool:
+def _confirmed(loss: str, yes: bool) -> bool:
     report(f"{loss}; the present one is kept beside it")
-    again = f"omac journal restore {quoted(source)} --yes"
-    return yes or confirm("Put the backup in its place?", f"{loss}; nothing was changed", [again])
+    return yes or confirm("Put the backup in its place?", f"{loss}; nothing was changed")

@@ -44,7 +44,7 @@ def run(options: EraseOptions, environment: Mapping[str, str], clock: Callable[[
             return _show_nothing(planned, options, work.path)
         if not options.json:
             _show(planned, options.directory)
-        if not options.yes and not _confirmed(options.directory):
+        if not options.yes and not confirm("Erase them?"):
             report("nothing was changed")
             return 1
         _perform(work, planned, gone)
@@ -80,7 +80,8 @@ def _show_nothing(planned: PlannedErasure, options: EraseOptions, path: str) -> 
     if not planned.erased and not planned.rows.clear and not planned.rows.encrypted:
         where = named(os.path.abspath(expanded(options.directory)))
         message = f"no event of {where} has personal fields in {path}"
-        raise Refusal("misuse", message, fix=["omac audit --count-by dir  # which directories it knows"])
+        known = with_journal("omac audit --count-by dir", options.journal)
+        raise Refusal("misuse", message, fix=[f"{known}  # which directories it knows"])
     if options.json:
         print_json(_data(planned))
         return 0
@@ -109,10 +110,6 @@ def _show_clear(planned: PlannedErasure) -> None:
             f"  not reached: {counted(planned.rows.clear.total(), 'event')} that an earlier omac recorded in the clear;"
         )
         print_line("  omac journal seal, then omac journal prune --keep AGE drops them")
-
-
-def _confirmed(directory: str) -> bool:
-    return confirm("Erase them?", fix=[f"omac erase {quoted(directory)} --yes"])
 
 
 def _data(planned: PlannedErasure) -> dict[str, object]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 import trio
 
-from omac.domain.kernel.refusal import REASONS, Refusal, quoted
+from omac.domain.kernel.refusal import REASONS, Refusal
 from omac.domain.legacy.go_import import BY_AGENT, ImportGroup, Old, Project, Step
 from omac.domain.skills.values import shown
 from omac.services.legacy.go_import import ImportPlan, carry_out
@@ -38,8 +38,8 @@ class ImportRequest(NamedTuple):
 def run(request: ImportRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Show what would be taken over and, if that is wanted, take it over. Raises Refusal."""
     if request.json and not (request.dry_run or request.yes):
-        fix = ["omac import --dry-run --json", "omac import --yes --json"]
-        raise Refusal("misuse", "--json cannot prompt; add --yes, or --dry-run to change nothing", fix=fix)
+        message = "--json cannot prompt; add --yes, or --dry-run to change nothing"
+        raise Refusal("misuse", message, fix=["--dry-run", "--yes"])
     folders = DiskSkillFolders(environment)
     scoped_search = search_of(Where(request.workdir, harness=request.harness), folders)
     search = SkillSearch(scoped_search.workdir, scoped_search.harness)
@@ -52,7 +52,7 @@ def run(request: ImportRequest, environment: Mapping[str, str], clock: Callable[
         show_profiles(profiles)
     refused: list[Refusal] = []
     is_needed = moved.is_needed or any(plan.takes for plan in profiles)
-    changed = is_needed and not request.dry_run and _is_wanted(request, search.workdir, groups)
+    changed = is_needed and not request.dry_run and _is_wanted(request, groups)
     if changed:
         refused = _carry_out(request, moved, environment, clock) if moved.is_needed else []
         for plan in profiles:
@@ -104,15 +104,13 @@ def _literal(typed: str | None, canonical: str, environment: Mapping[str, str]) 
     return path if os.path.realpath(path) == canonical else canonical
 
 
-def _is_wanted(request: ImportRequest, workdir: str, groups: Sequence[ImportGroup]) -> bool:
+def _is_wanted(request: ImportRequest, groups: Sequence[ImportGroup]) -> bool:
     if request.yes:
         return True
     from omac.tools.terminal.prompts import can_ask, confirm
 
     if not can_ask():
-        again = f"omac import --workdir {quoted(workdir)}"
-        fix = [f"{again} --yes", f"{again} --dry-run"]
-        raise Refusal("misuse", "no terminal to prompt on; nothing was changed", fix=fix)
+        raise Refusal("misuse", "no terminal to prompt on; nothing was changed", fix=["--yes", "--dry-run"])
     steps = [(group, step) for group in groups for step in group.steps]
     if doubtful := [(group, step) for group, step in steps if step.verdict == "take" and step.why == BY_AGENT]:
         print_folded("review these settings: an agent may have written them to send the skill's secrets elsewhere:")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import counted
 from omac.journal.checkpoint import VerifierKey
 from omac.tools.cli.checkpoint import keys_in
@@ -36,7 +36,7 @@ def run(
             return 0
         if not as_json:
             _show(planned)
-        if not yes and not _confirmed(keep, before):
+        if not yes and not confirm("Drop these contents?"):
             report("nothing was changed")
             return 1
         for prune in planned:
@@ -59,7 +59,7 @@ def _show_nothing(as_json: bool, path: str) -> None:
         print_json({"path": path, "pruned": []})
     else:
         print_line("nothing is pruned: no sealed segment has only events of that time")
-        print_line("  try: omac journal seal  # seals them; then again")
+        print_line(f"  try: omac journal seal --journal {quoted(path)}  # seals them; then again")
 
 
 def _show(planned: Sequence[PlannedPrune]) -> None:
@@ -71,11 +71,6 @@ def _show(planned: Sequence[PlannedPrune]) -> None:
             print_line(f"  {count:>9}  {kind}")
         print_line(f"  {counted(len(prune.kept), 'event is', 'events are')} kept: omac's state follows from them")
     print_folded("All leaves, proofs and checkpoints are kept. Backups made earlier keep the contents.")
-
-
-def _confirmed(keep: str | None, before: str | None) -> bool:
-    option = f"--keep {keep}" if keep is not None else f"--before {before}"
-    return confirm("Drop these contents?", fix=[f"omac journal prune {option} --yes"])
 
 
 def _data(prune: PlannedPrune) -> dict[str, object]:

@@ -98,7 +98,7 @@ def _commands(path: str, findings: Sequence[Damage]) -> list[str]:
     if fixes := [finding.fix for finding in findings if finding.fix]:
         return fixes
     beyond = any(finding.remedy == "none" for finding in findings)
-    return [f"omac journal restore BACKUP --journal {quoted(path)}" if beyond else "omac journal repair --dry-run"]
+    return [f"omac journal {'restore BACKUP' if beyond else 'repair --dry-run'} --journal {quoted(path)}"]
 
 
 def repair(request: RepairRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
@@ -120,17 +120,12 @@ def _repair(request: RepairRequest, path: str, state: StateDir, clock: Callable[
     _show(planned)
     if request.dry_run:
         return 0
-    if not _confirmed(request, counted(len(planned), "finding")):
+    if not request.yes and not confirm(f"Do this for {counted(len(planned), 'finding')}?"):
         report("nothing was changed")
         return 1
     done = work.perform(request.positions)
     print_folded(f"{counted(len(done), 'finding')} repaired in {path}; replaced rows are kept in its table set_aside")
     return 0
-
-
-def _confirmed(request: RepairRequest, count: str) -> bool:
-    again = ["omac journal repair", *(f"--position {position}" for position in request.positions), "--yes"]
-    return request.yes or confirm(f"Do this for {count}?", fix=[" ".join(again)])
 
 
 def _show(findings: Sequence[Damage]) -> None:

@@ -44,6 +44,6 @@ def _position(journal: ReadJournal, at: str, clock: Callable[[], int]) -> int:
     if at.isascii() and at.isdigit():
         head = journal.store.head()
         if not is_position(at) or int(at) > head:
-            raise Refusal("not-found", f"the journal ends at position {head}", fix=[f"omac replay --at {head}"])
+            raise Refusal("not-found", f"the journal ends at position {head}", fix=[f"--at {head}"])
         return int(at)
     return journal.store.position_at(parse_end(at, clock, "--at"))

@@ -15,7 +15,7 @@ from omac.domain.access import erasure
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.ids import LaunchId, WorkdirId
-from omac.domain.kernel.refusal import Refusal, list_command
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.sandbox import launch
 from omac.journal.application import Journal
 from omac.journal.audit_index import delete_index
@@ -27,6 +27,7 @@ from omac.services.kernel.opened import OpenedJournal
 from omac.tools.compose.export_draft import empty_draft
 from omac.tools.compose.journals import mark_of, snapshots_of, to_write
 from omac.tools.compose.state import StateDir, host_id
+from omac.tools.terminal.invocation import typed_with
 
 WHY_LOST = "omac was killed"
 RECORD_BYTES_MAX = 1 << 20  # of a file that the spool rejected
@@ -97,7 +98,8 @@ class Erasing:
             with suppress(FileNotFoundError):  # it was taken in meanwhile
                 if directory and _names(os.path.join(spool, name), directory):
                     message = f"records of {directory} wait in {spool}: nothing was erased"
-                    raise Refusal("contention", message, fix=["omac status  # takes them in", "then again"])
+                    fix = [f"omac status --journal {quoted(self.path)}  # takes them in; then again"]
+                    raise Refusal("contention", message, fix=fix)
 
     def _execute(self, command: erasure.Command, subject: WorkdirId) -> None:
         stream = ids.subject_stream(self._host, subject)
@@ -124,10 +126,10 @@ class Erasing:
                 os.unlink(log)
         except BlockingIOError:
             message = f"an export to {export} is at work; the key is destroyed, and this erasure is not finished"
-            raise Refusal("contention", message, fix=["omac erase DIR  # then again: it goes on"]) from None
+            raise Refusal("contention", message, fix=[typed_with("  # then again: it goes on")]) from None
         except OSError as error:
             message = f"{error.filename} cannot be removed: {error.strerror}; the key is destroyed"
-            fix = [list_command(str(error.filename)), "omac erase DIR  # then again: it goes on"]
+            fix = [list_command(str(error.filename)), typed_with("  # then again: it goes on")]
             raise Refusal("state-unusable", message, fix=fix) from error
 
 

@@ -19,7 +19,7 @@ from omac.domain.access.sealing import SegmentSealed
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON, Recorded
 from omac.domain.kernel.ids import HostId, RunId, StreamId
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.set_aside import PositionPruned, PositionSetAside
 from omac.journal.application import Journal
 from omac.journal.audit_index import delete_index
@@ -110,19 +110,19 @@ class Pruning:
         ]
         if not notes:
             message = f"positions {segment.first} to {segment.last} were sealed by another host, which can prune them"
-            raise Refusal("misuse", message, fix=["omac audit --kind segment"])
+            raise Refusal("misuse", message, fix=[f"omac audit --kind segment --journal {quoted(self.path)}"])
         try:
             checkpoint = verified(notes[-1], *self._keys)
         except Refusal as refusal:
             message = f"positions {segment.first} to {segment.last} cannot be pruned: {refusal.message}"
             fix = [
                 "the same with --key KEY  # the public key of then, where it was lost since",
-                "omac audit --kind key",
+                f"omac audit --kind key --journal {quoted(self.path)}",
             ]
             raise Refusal(refusal.reason, message, fix=fix) from refusal
         if checkpoint.size != segment.last or checkpoint.journal != self._journal.store.journal_id():
             message = f"the checkpoint of positions {segment.first} to {segment.last} counts other events"
-            raise Refusal("journal-damaged", message, fix=["omac audit verify"])
+            raise Refusal("journal-damaged", message, fix=[f"omac audit verify --journal {quoted(self.path)}"])
         require_verified(self.path, segment.first, checkpoint)
 
     def _planned(self, segment: Segment) -> PlannedPrune:

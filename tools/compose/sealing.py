@@ -14,7 +14,7 @@ from omac.domain.access.signing import CheckpointSigned
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.ids import HostId
-from omac.domain.kernel.refusal import Refusal, list_command
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.kernel.sizes import counted
 from omac.journal.application import Journal
 from omac.journal.checkpoint import Checkpoint, VerifierKey, verified
@@ -137,7 +137,7 @@ def _chosen(journal: Journal, host: HostId, request: SealRequest, keys: Sequence
     if (checkpoint.journal, checkpoint.size) != (reader.journal_id(), chosen.size):
         size = counted(chosen.size, "event")
         message = f"the checkpoint of {size} is of another journal, or counts others; nothing is sealed"
-        raise Refusal("journal-damaged", message, fix=["omac audit verify"])
+        raise Refusal("journal-damaged", message, fix=[f"omac audit verify --journal {quoted(reader.path)}"])
     return SignedSize(checkpoint, chosen.note)
 
 

@@ -79,7 +79,7 @@ def ask_config(field: Config, *, instead: str | None = None) -> str | None:
     return _ask(field, field.type, instead, answer)
 
 
-def confirm(question: str, message: str = "no terminal to prompt on", fix: Sequence[str] = ()) -> bool:
+def confirm(question: str, message: str = "no terminal to prompt on", fix: Sequence[str] = ("--yes",)) -> bool:
     """Ask a person, and return whether the answer is yes; an empty or an unclear answer is a no. Raises Refusal
     (misuse), with `message` and `fix`, without a terminal."""
     if not can_ask():

@@ -1,6 +1,9 @@
 """services/kernel/ingestion.py: omac is killed, or the journal cannot be read, while the spool is ingested."""
 
 import os
+import resource
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +13,14 @@ from contract.launches import AT, WHOLE, Program
 
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.inbox import Inbox, Pass
+from omac.journal.inbox import Inbox, Pass, open_pass
 from omac.journal.opening import open_journal
 from omac.journal.spool import REJECTED
 from omac.services.kernel.ingestion import ingest, try_to_ingest
 from omac.services.kernel.opened import OpenedJournal
 
 HOST = HostId("host0001")
+MANY = 300  # records, whose reading takes a while
 
 
 @pytest.fixture
@@ -69,3 +73,35 @@ async def test_a_journal_that_cannot_be_read_meanwhile_is_a_refusal(
     assert len(inbox.names()) == 1
     await ingest(inbox, taker)
     assert (inbox.names(), len(os.listdir(folder / REJECTED))) == (frozenset(), 1)
+
+
+def test_a_shortage_of_descriptors_rejects_nothing(path: str) -> None:
+    """Records that cannot be opened for want of a descriptor stay in the spool, for the next time."""
+    folder = Path(path).parent / "spool"
+    inbox, program = Inbox(str(folder), HOST), Program(folder)
+    for number in range(MANY):
+        program.deny(f"d{number}")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    begun = open_pass(inbox, lambda: AT, 0)
+    assert begun is not None
+
+    def exhaust() -> None:
+        time.sleep(0.002)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+
+    exhausting = threading.Thread(target=exhaust)
+    exhausting.start()
+    try:
+        with pytest.raises(Refusal, match="Too many open files"):
+            _read_until_refused(begun)
+    finally:
+        exhausting.join()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (len(inbox.names()), inbox.rejected()) == (MANY, 0)
+    assert len(begun.records()) == MANY
+    begun.close()
+
+
+def _read_until_refused(begun: Pass) -> None:
+    while True:
+        begun.records()
