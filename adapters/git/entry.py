@@ -1,4 +1,4 @@
-"""An entry of a folder that was found by its name, and not by listing the folder."""
+"""An entry of a folder that was listed, or found by its name."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     Entry: TypeAlias = "os.DirEntry[str] | FoundEntry"
+
+
+_PROBE_CHARACTERS, _PROBED = len("tXXXXXX"), "testing"  # git's setup.c: create_default_files
 
 
 class FoundEntry:
@@ -34,3 +37,15 @@ class FoundEntry:
     def stat(self, *, follow_symlinks: bool) -> os.stat_result:
         """Return its status."""
         return self._status
+
+
+def is_link_probe(folder: int, entry: Entry) -> bool:
+    """Return whether an entry is, or was just now, the link by which git at work tests whether links can be made."""
+    name = entry.name
+    is_named = len(name) == _PROBE_CHARACTERS and name[0] == "t" and name.isascii() and name.isalnum()
+    if not is_named or not entry.is_symlink():
+        return False
+    try:
+        return os.readlink(name, dir_fd=folder) == _PROBED
+    except FileNotFoundError:
+        return True

@@ -6,7 +6,8 @@ import os
 import stat
 import time
 
-from omac.adapters.git.entry import FoundEntry
+from omac.adapters.git.entry import FoundEntry, is_link_probe
+from omac.adapters.git.foreign_folder import stamp_with_content
 from omac.adapters.git.git_place import GitPlace
 from omac.adapters.git.inspection import DEPTH_MAX, Inspection
 from omac.adapters.git.open_folder import content_of, is_there, open_listable, opened_root, put
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from omac.adapters.git.entry import Entry
+    from omac.adapters.git.stamp import Stamp
 
 TRIES = 5  # for a git folder in which something goes while it is judged
+CHANGED_WITHIN = "is no folder of git's, and files in it are new or changed: who keeps it there may obey them"
 PAUSE_S = 0.05  # between two
 SLASHES_MAX = DEPTH_MAX + 40  # in a path: git folders lie in others, and each level takes two descriptors
 _OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer")
 _GIT_ENTRIES = ("HEAD", "config", "objects", "refs", "commondir")
-_PROBE_CHARACTERS, _PROBED = len("tXXXXXX"), "testing"  # git's setup.c: create_default_files
 _OF_OTHERS = ("alternates", "autostash", "conflicts")  # judges whose verdict depends on what else there is
 
 
@@ -114,9 +116,7 @@ class GitFolder:
             self._file(folder, entry, f"{path}/{name}", here, child.rule)
 
     def _is_left_alone(self, folder: int, entry: Entry, child: RuleNode | None) -> bool:
-        return (self._has_others and child is None) or (
-            self._inspection.while_running and _is_link_probe(folder, entry)
-        )
+        return (self._has_others and child is None) or (self._inspection.while_running and is_link_probe(folder, entry))
 
     def _subfolder(self, folder: int, entry: Entry, path: str, here: str, child: RuleNode | None, depth: int) -> None:
         full = f"{path}/{entry.name}"
@@ -302,9 +302,17 @@ class GitFolder:
         """Note, at launch, an entry that the grammar does not allow; at the end, set it aside unless it was noted."""
         status = entry.stat(follow_symlinks=False)
         if self._inspection.is_first:
-            self._baseline.note(path, stamp_of(status))
+            self._baseline.note(path, self._stamp(folder, entry.name, status))
         elif not self._was_there(path, status):
             self._inspection.set_aside(folder, entry.name, path, problem)
+        elif self._baseline.strays[path] != self._stamp(folder, entry.name, status):
+            self._inspection.report(path, CHANGED_WITHIN)
+
+    def _stamp(self, folder: int, name: str, status: os.stat_result) -> Stamp:
+        try:
+            return stamp_with_content(folder, name, status, self._inspection.budget.spend)
+        except OSError:
+            return stamp_of(status)
 
     def _was_there(self, path: str, status: os.stat_result) -> bool:
         """Return whether an entry is the one noted at launch; size and change time of a folder do not count."""
@@ -341,18 +349,6 @@ class GitFolder:
         finally:
             if lock:
                 os.unlink(lock, dir_fd=folder)
-
-
-def _is_link_probe(folder: int, entry: Entry) -> bool:
-    """Return whether an entry is, or was just now, the link by which git at work tests whether links can be made."""
-    name = entry.name
-    is_named = len(name) == _PROBE_CHARACTERS and name[0] == "t" and name.isascii() and name.isalnum()
-    if not is_named or not entry.is_symlink():
-        return False
-    try:
-        return os.readlink(name, dir_fd=folder) == _PROBED
-    except FileNotFoundError:
-        return True
 
 
 def try_to_put(inspection: Inspection, folder: int, name: str, path: str, content: bytes) -> None:

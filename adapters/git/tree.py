@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 
+from omac.adapters.files.sockets import is_in_use, is_socket
 from omac.domain.sandbox.hidden_names import ENTRIES_MAX, is_env_file
 
 TYPE_CHECKING = False
@@ -25,8 +26,8 @@ _OF_A_BARE_ONE = ("objects", "refs", "logs", "hooks", "info")  # of these git's 
 class TreeContents:
     """`worktrees`: folders below the first that have a `.git`; `bare`: folders that are git folders themselves.
 
-    `env_files` and `named`, which match a person's pattern, are the paths of what is to be hidden; `unread` are folders
-    that cannot be listed, but can be passed through.
+    `env_files` and `named`, which match a person's pattern, are the paths of what is to be hidden, and so are
+    `sockets` that a process has; `unread` are folders that cannot be listed, but can be passed through.
     """
 
     def __init__(self) -> None:
@@ -34,6 +35,7 @@ class TreeContents:
         self.bare: list[str] = []
         self.env_files: list[str] = []
         self.named: list[str] = []
+        self.sockets: list[str] = []
         self.unread: list[str] = []
         self.complete = True
 
@@ -104,6 +106,8 @@ class _Scan:
                 marks += 1
             elif env_files and name[0] == "." and is_env_file(name):
                 files.env_files.append(entry.path)
+            elif is_socket(entry) and is_in_use(entry.path):
+                files.sockets.append(entry.path)
         return below, marks
 
     def _dot_git(self, path: str, dot: str) -> list[str]:

@@ -11,7 +11,19 @@ import os
 
 from omac.adapters.files import atomic
 from omac.domain.kernel.paths import below
-from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, Policy, governing, ordered
+from omac.domain.sandbox.confinement import (
+    COPY,
+    DENY,
+    LINK,
+    PRIVATE,
+    READ,
+    SOCKETS_OUTSIDE,
+    WRITE,
+    Entry,
+    Policy,
+    governing,
+    ordered,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,12 +37,13 @@ def flattened(policy: Policy, temporary: str) -> Policy:
     files are put into it here.
 
     `temporary` is the home too, unless something of the home was granted for writing. Entries that are shown at another
-    path than their own, such as a socket, are left out: a program has no sockets to connect to.
+    path than their own, such as a socket, are left out, and so are denials of sockets: a program can connect to none.
     """
-    denied = [entry.path for entry in policy.entries if entry.access == DENY]
+    stated = [entry for entry in policy.entries if entry.reason != SOCKETS_OUTSIDE]
+    denied = [entry.path for entry in stated if entry.access == DENY]
     denied += [path for path in policy.hidden if governing(policy.entries, path) is not None]
     entries = [Entry(temporary, WRITE, "temporary files")]
-    for entry in policy.entries:
+    for entry in stated:
         if entry.source != entry.path or entry.access in (COPY, PRIVATE):
             continue
         if entry.access == READ and not entry.made:

@@ -13,11 +13,12 @@ import os
 import stat
 from itertools import islice
 
+from omac.adapters.files.sockets import is_socket
 from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.confinement import DENY, LINK, READ, WRITE, Entry, governing
+from omac.domain.sandbox.confinement import DENY, LINK, READ, SOCKETS_OUTSIDE, WRITE, Entry, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def protected_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
         if missing and path not in named and around is not None and around.access == WRITE:
             denied[path] = Entry(path, DENY, "files in it run at the next login", made="folder")
     for path in _listening(entries, named):
-        denied[path] = Entry(path, DENY, "sockets of programs outside are not part of a broader grant")
+        denied[path] = Entry(path, DENY, SOCKETS_OUTSIDE)
     return list(denied.values())
 
 
@@ -225,7 +226,7 @@ def _listening(entries: Sequence[Entry], named: set[str]) -> Iterator[str]:
                 message = f"{top} has more than {TEMPORARY_ENTRIES_MAX} files: too many to find the sockets in it"
                 fix = [f"ls {top}  # what to grant in its place, or to remove"]
                 raise Refusal("policy-too-large", message, fix=fix)
-            sockets = [item.path for item in items if _is_socket(item) and item.path not in named]
+            sockets = [item.path for item in items if is_socket(item) and item.path not in named]
             if sockets and depth and not any(below(path, folder) for path in named):
                 yield folder
                 continue
@@ -233,16 +234,6 @@ def _listening(entries: Sequence[Entry], named: set[str]) -> Iterator[str]:
             if depth < TEMPORARY_DEPTH:
                 inner = [item.path for item in items if item.is_dir(follow_symlinks=False)]
                 folders += [(path, depth + 1) for path in inner if path not in named]
-
-
-def _is_socket(item: os.DirEntry[str]) -> bool:
-    """Return whether it is a socket; a call of its own is needed for none of the other kinds."""
-    if item.is_symlink() or item.is_file(follow_symlinks=False) or item.is_dir(follow_symlinks=False):
-        return False
-    try:
-        return stat.S_ISSOCK(item.stat(follow_symlinks=False).st_mode)
-    except OSError:
-        return False
 
 
 def _access(entries: Sequence[Entry], path: str) -> str:

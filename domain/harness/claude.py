@@ -14,14 +14,15 @@ HARNESS = Harness(
     pinned=(
         ".claude/CLAUDE.md", ".claude/agents/", ".claude/commands/", ".claude/hooks/", ".claude/ide/", ".claude/local/",
         ".claude/output-styles/", ".claude/plugins/", ".claude/rules/", ".claude/settings.json",
-        ".claude/settings.local.json", ".claude/skills/", ".local/share/claude/",
+        ".claude/settings.local.json", ".claude/skills/", ".claude/workflows/", ".local/share/claude/",
     ),
     apart=(".claude/session-env/", ".claude/shell-snapshots/"),  # read by the shell before each command
     settings=(".claude/settings.json", ".claude/settings.local.json", ".claude.json"),
     autorun_files=(
-        ".claude/CLAUDE.md", ".claude/agents/", ".claude/commands/", ".claude/hooks/", ".claude/output-styles/",
-        ".claude/plugins/", ".claude/rules/", ".claude/settings*", ".claude/skills/", ".mcp.json", "CLAUDE.local.md",
-        "CLAUDE.md",
+        ".claude/CLAUDE.md", ".claude/agents/", ".claude/commands/", ".claude/hooks/", ".claude/launch.json",
+        ".claude/loop.md", ".claude/output-styles/", ".claude/plugins/", ".claude/rules/", ".claude/scripts/",
+        ".claude/settings*", ".claude/skills/", ".claude/statusline*", ".claude/workflows/", ".mcp.json",
+        "CLAUDE.local.md", "CLAUDE.md",
     ),
     home_variable="CLAUDE_CONFIG_DIR",
     credentials=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),

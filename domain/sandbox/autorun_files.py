@@ -15,10 +15,10 @@ OF_OTHERS = frozenset(("node_modules", "site-packages", "dist-packages", "__pyca
 
 NOBODY = ""
 _AGENTS = """
-    .agents/ .aider.conf.yml .aider.conf.yaml .amazonq/ .augment/ .clinerules .clinerules/ .continue/ .crush.json
-    .cursor/ .cursorrules .factory/ .gemini/ .goose/ .goosehints .junie/ .kilocode/ .kiro/ .qwen/ .roo/ .roomodes
-    .roorules* .rules .trae/ .windsurf/ .windsurfrules AGENT.md AGENTS.md CONVENTIONS.md GEMINI.md QWEN.md crush.json
-    mcp.json
+    .agent/ .agents/ .aider.conf.yml .aider.conf.yaml .amazonq/ .amp/ .augment/ .clinerules .clinerules/ .codebuddy/
+    .continue/ .crush.json .cursor/ .cursorrules .factory/ .gemini/ .goose/ .goosehints .grok/ .iflow/ .junie/
+    .kilocode/ .kiro/ .openhands/ .qoder/ .qwen/ .roo/ .roomodes .roorules* .rovodev/ .rules .trae/ .vibe/ .windsurf/
+    .windsurfrules AGENT.md AGENTS.md CONVENTIONS.md GEMINI.md QWEN.md WARP.md crush.json mcp.json
 """  # of agents that are no harness, and of any
 _OF_HARNESSES = [pattern for harness in HARNESSES for pattern in harness.autorun_files]
 OBEYED = {
@@ -47,7 +47,8 @@ OBEYED = {
         captainhook.json grumphp.yml grumphp.yml.dist
     """,
     "another version control system": """
-        .bzr/branch/branch.conf .hg/hgrc .hg/hgrc-not-shared .hg/requires .hg/sharedpath .jj/repo/config.toml .p4config
+        .bzr/branch/branch.conf .hg/hgrc .hg/hgrc-not-shared .hg/requires .hg/sharedpath .jj/repo .jj/repo/config-id
+        .jj/repo/config.toml .jj/repo/store/git_target .jj/workspace-config-id .jj/workspace-config.toml .p4config
         .pijul/config .sl/config .sl/sharedpath _darcs/prefs/
     """,
     "a debugger or an interpreter": """

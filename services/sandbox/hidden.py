@@ -1,25 +1,27 @@
-"""Files hidden by their names in every granted folder: files of environment variables, and a person's patterns.
+"""Files hidden in every granted folder: files of environment variables, a person's patterns, and sockets.
 
 Rules
 
 1. A file that an entry names is shown: a name that a person wrote out counts more than one that was found.
 2. A file of environment variables that its repository keeps as it is could be read there anyway, and git works on it:
    it is shown. The repository must have exactly this content; its statements about the file do not count.
-3. A mount on a file goes with it wherever a folder above is moved, so no folder is held in place for it.
+3. Who connects to a socket that a program outside has acts by that program: in a project, and in an agent's own
+   folders, it is hidden. One that was only left there is not, for a program inside puts its own in the place.
+4. A mount on a file goes with it wherever a folder above is moved, so no folder is held in place for it.
 """
 
 from __future__ import annotations
 
 from omac.domain.kernel.paths import below_any
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.domain.sandbox.confinement import DENY, LINK, READ, WRITE, Entry, governing
-from omac.domain.sandbox.hidden_names import ENTRIES_MAX, MARKER, NAMES_SHOWN
+from omac.domain.sandbox.confinement import DENY, LINK, READ, SOCKETS_OUTSIDE, WRITE, Entry, governing
+from omac.domain.sandbox.hidden_names import ENTRIES_MAX, MARKER, NAMES_SHOWN, HiddenNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
-    from omac.domain.sandbox.hidden_names import HiddenNames
     from omac.services.sandbox.ports import FoundFiles, GitRepository, SandboxPorts
 
 FILES_MAX = 400  # that are hidden one by one, each by a mount
@@ -45,14 +47,24 @@ class HiddenSearch:
         self._names = names
         self._entries_max = entries_max  # of each folder
         self.found: dict[str, FoundFiles] = {}
+        self._unnamed: list[FoundFiles] = []  # of folders in which sockets are hidden
+        self._sockets: list[str] = []
 
-    def search(self, folder: str, left_out: Iterable[str] = ()) -> FoundFiles:
-        """Search a canonical folder, and return the files in it that matter. Raises Refusal (policy-too-large) where
-        the folder is too large to find a pattern in."""
+    def search(self, folder: str, left_out: Iterable[str] = (), *, is_granted: bool = True) -> FoundFiles:
+        """Search a canonical folder, which a person named as a grant or not, and return the files in it that matter.
+        Raises Refusal (policy-too-large) where the folder is too large to find a pattern in."""
         files = self.found[folder] = self._ports.git.walk(folder, self._entries_max, self._names, left_out)
         if self._names.patterns and not files.complete:
             message = f"{folder} has more than {self._entries_max} files: too many for --deny-name to search"
             raise Refusal("policy-too-large", message, fix=["omac sandbox run --deny PATH -- COMMAND"])
+        if not is_granted:
+            self._unnamed.append(files)
+        return files
+
+    def search_agents(self, folder: str) -> FoundFiles:
+        """Search a canonical folder that an agent keeps, where only sockets are hidden."""
+        files = self._ports.git.walk(folder, self._entries_max, HiddenNames(env_files=False), ())
+        self._unnamed.append(files)
         return files
 
     def readable(self, entries: Sequence[Entry], granted: Sequence[Entry]) -> None:
@@ -64,7 +76,9 @@ class HiddenSearch:
             if entry.access == READ and not below_any(entry.path, self.found):
                 self.search(entry.path, left_out)
 
-    def entries(self, entries: Sequence[Entry], repositories: Sequence[GitRepository]) -> list[Entry]:
+    def entries(
+        self, entries: Sequence[Entry], granted: Sequence[Entry], repositories: Sequence[GitRepository]
+    ) -> list[Entry]:
         """DENY for what is to be hidden, where `entries` show it. Raises Refusal (policy-too-large)."""
         hidden: dict[str, Entry] = {}
         named = {entry.path for entry in entries if entry.access != LINK}
@@ -79,11 +93,22 @@ class HiddenSearch:
                 elif real not in hidden and not self._ports.hidden_files.keeps(real, repositories):
                     hidden[real] = Entry(real, DENY, "may hold secrets: --allow-env-files shows it", content=MARKER)
             self._hide_unread(files, entries, hidden)
+        self._sockets = self._shown_sockets(entries, {entry.path for entry in granted})
+        hidden |= {path: Entry(path, DENY, SOCKETS_OUTSIDE) for path in self._sockets}
         if len(hidden) > FILES_MAX:
             first = next(iter(hidden))
             message = f"{len(hidden)} files have names to hide, {first} among them; the limit is {FILES_MAX}"
             raise Refusal("policy-too-large", message, fix=[_SHOW, f"omac sandbox run --deny {quoted(first)} -- true"])
         return list(hidden.values())
+
+    def _shown_sockets(self, entries: Sequence[Entry], granted: AbstractSet[str]) -> list[str]:
+        """Return the sockets that `entries` show, where no entry is for that very path, or a person's grant."""
+        found = [(path, governing(entries, path)) for files in self._unnamed for path in files.sockets]
+        return [
+            path
+            for path, around in found
+            if around is not None and around.access in (READ, WRITE) and around.path not in (path, *granted)
+        ]
 
     def _hide_unread(self, files: FoundFiles, entries: Sequence[Entry], hidden: dict[str, Entry]) -> None:
         """Hide the user's folders that cannot be listed now: a program that runs as their owner can open them at any
@@ -97,8 +122,11 @@ class HiddenSearch:
                 hidden[path] = Entry(path, DENY, f"cannot be listed: chmod u+rx {quoted(path)} shows it")
 
     def warnings(self) -> list[str]:
-        """Return a warning for each folder that was not searched completely."""
-        return [
+        """Return a warning of sockets, and one for each folder that was not searched completely."""
+        more = f" and {len(self._sockets) - NAMES_SHOWN} more" * (len(self._sockets) > NAMES_SHOWN)
+        shown = ", ".join(self._sockets[:NAMES_SHOWN]) + more
+        warnings = [f"sockets of programs outside are hidden: {shown}; --allow PATH shows one"] if shown else []
+        return warnings + [
             f"{folder} has more than {self._entries_max} files: .env files among the rest can be read"
             for folder, files in self.found.items()
             if not files.complete and self._names.env_files

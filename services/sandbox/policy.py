@@ -134,7 +134,9 @@ class _Composition:
         entries += self._held(entries, hidden)
         require_room(self._granted, entries, ports)
         names = made.search.entries(
-            entries, [repository for layout in made.layouts.values() for repository in layout.repositories]
+            entries,
+            self._granted,
+            [repository for layout in made.layouts.values() for repository in layout.repositories],
         )
         environment = self._environment()
         made.use(request.backend)
@@ -326,13 +328,15 @@ class _Composition:
         obeyed = [entry.path for entry in agents if entry.access == READ]
         for tree in trees:
             if tree not in layouts and not _within(tree, trees) and is_folder(tree):
-                files, listing, closed = search.search(tree), self._listings.get(tree), Closing(entries, tree)
+                files = search.search(tree, is_granted=tree not in self._trees)
+                listing, closed = self._listings.get(tree), Closing(entries, tree)
                 layouts[tree] = git.lay_out(tree, request, self._home, files, listing, closed)
         for folder in kept:
             if folder not in layouts and not _within(folder, [*kept, *trees]) and is_folder(folder):
                 users = None if exists(f"{folder}/.git") else next(iter(self._listings.values()), None)
                 closed = Closing(entries, folder)
-                layouts[folder] = git.lay_out(folder, request, self._home, None, users, closed, obeyed)
+                files = search.search_agents(folder)
+                layouts[folder] = git.lay_out(folder, request, self._home, files, users, closed, obeyed)
         warnings: list[str] = []
         for folder, layout in layouts.items():
             for repository in layout.repositories:

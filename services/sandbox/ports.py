@@ -105,10 +105,12 @@ class ConfigListing(Protocol):
 
 
 class FoundFiles(Protocol):
-    """The files in a folder that matter: those with names to hide, and folders that cannot be listed."""
+    """The files in a folder that matter: those with names to hide, sockets in use, and folders that cannot be
+    listed."""
 
     named: list[str]
     env_files: list[str]
+    sockets: list[str]
     unread: list[str]
     complete: bool
 

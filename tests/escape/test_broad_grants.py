@@ -106,7 +106,7 @@ def test_what_omac_gives_is_there(world: Box) -> None:
 CONNECT = """\
 import socket, sys
 for path in sys.argv[1:]:
-    try: socket.socket(socket.AF_UNIX).connect(path)
+    try: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM if path.endswith("bus") else socket.SOCK_STREAM).connect(path)
     except OSError: continue
     print(path.rpartition("/")[2])
 """
@@ -132,3 +132,32 @@ def test_sockets_in_a_shared_temporary_folder(world: Box) -> None:
         named = world.run(*line, options=("--read", "/var/tmp", "--read", top))
         assert named.out == "direct\ndefault\n", named
         assert world.host(*line).out == f"{beside.name}\ndirect\ndefault\n"
+
+
+def test_sockets_in_what_is_granted(world: Box) -> None:
+    """No socket of a program outside is shown in a project or in an agent's own folder, unless it, or a folder around
+    it, is named. One that nobody has can be replaced."""
+    editor, within, own = world.workdir / "editor", world.workdir / "within", world.home / ".codex" / "app"
+    places = [editor, world.workdir / "deep" / "shell", within / "bus", own / "control"]
+    with ExitStack() as listening:
+        for place in (*places, world.workdir / "left"):
+            world.give(place).unlink()
+            kind = socket.SOCK_DGRAM if place.name == "bus" else socket.SOCK_STREAM
+            listener = listening.enter_context(socket.socket(socket.AF_UNIX, kind))
+            listener.bind(str(place))
+            os.chown(place, world.uid, world.uid)
+            if place.name == "left":
+                listener.close()
+            elif kind == socket.SOCK_STREAM:
+                listener.listen()
+                listener.settimeout(0)
+        line = ("python3", "-c", CONNECT, *map(str, places))
+        options = ("--network", "none", "--harness", "codex")
+        done = world.run(*line, options=options)
+        assert (done.out, str(editor) in done.err) == ("", True), done
+        named = world.run(*line, options=(*options, "--allow", str(editor), "--read", str(within)))
+        assert named.out == "editor\nbus\n", named
+        replaced = "import os, socket; os.unlink('left'); socket.socket(socket.AF_UNIX).bind('left'); print('own')"
+        assert world.run("python3", "-c", replaced).out == "own\n"
+        assert world.run("echo", "landlock", options=("--backend", "landlock")).out == "landlock\n"
+        assert world.host(*line).out == "editor\nshell\nbus\ncontrol\n"

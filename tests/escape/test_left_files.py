@@ -144,7 +144,9 @@ OBEYED = """
     .devcontainer/devcontainer.json devcontainer.json .devcontainer.json .husky/pre-commit .githooks/pre-commit
     .pre-commit-config.yaml lefthook.yml .overcommit.yml .nvim.lua .nvimrc .exrc .lvimrc .vim/local.vim .lazy.lua
     Dockerfile compose.yml x.csproj main.tf .latexmkrc .ycm_extra_conf.py .factorypath .rvmrc .RData project.clj
-    .hg/hgrc .jj/repo/config.toml
+    .hg/hgrc .jj/repo/config.toml .jj/repo/store/git_target .jj/workspace-config.toml sub/.jj/repo
+    .github/hooks/x.json .github/skills/x/SKILL.md .github/copilot/settings.json .claude/workflows/x.js
+    .claude/launch.json .claude/statusline.sh .agent/rules/x.md .amp/settings.json
     Makefile justfile Taskfile.yml .lfsconfig .gitmodules .gitattributes conftest.py setup.py sitecustomize.py .pth
     .sublime-project flake.nix shell.nix .autoenv .direnv/x pyproject.toml tox.ini
 """
@@ -162,6 +164,26 @@ def test_files_that_programs_obey(ground: Ground) -> None:
     ground.renew("plain")
     report = findings(ground, script.format(OTHERS))
     assert not [name for name in OTHERS.split() if f"/project/{name}" in report]
+
+
+def test_folders_of_other_programs_among_gits_files(ground: Ground) -> None:
+    """A change in a folder that another program keeps in a git folder is reported; one that stays is not."""
+    keep = (
+        "mkdir -p .git/sl/deep .git/kept .git/worktrees; for f in sl/config sl/deep/x kept/x; do echo 1 > .git/$f; done"
+    )
+    ground.renew("plain")
+    ground.person(keep)
+    report = findings(ground, "touch seen; cat .git/sl/config .git/kept/x")
+    assert "is no folder of git's" not in report
+    for change in (
+        "echo '[hooks]' >> .git/sl/config",
+        "touch .git/sl/deep/y",
+        "rm .git/sl/config",
+        "ln -s x .git/sl/y",
+    ):
+        report = findings(ground, change)
+        assert "/.git/sl: is no folder of git's" in report, change
+        assert "/.git/kept" not in report
 
 
 def test_findings_are_few_and_begin_with_what_matters(ground: Ground) -> None:

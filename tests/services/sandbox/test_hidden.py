@@ -28,7 +28,7 @@ def test_files_near_the_top_are_hidden_first(project: Path) -> None:
     """A search that finds too many files hides those near the top, and warns that the others can be read."""
     search = HiddenSearch(HiddenNames(), PORTS, entries_max=35)
     search.search(str(project))
-    hidden = search.entries([Entry(str(project), WRITE, "")], ())
+    hidden = search.entries([Entry(str(project), WRITE, "")], (), ())
     assert f"{project}/zz/.env" in {entry.path for entry in hidden}
     assert search.warnings() == [f"{project} has more than 35 files: .env files among the rest can be read"]
 
@@ -47,7 +47,7 @@ def test_denied_and_searched_folders_are_left_out(project: Path) -> None:
     search = HiddenSearch(HiddenNames(), PORTS)
     search.readable(entries, [entries[0], Entry(f"{project}/zz", READ, "")])
     assert list(search.found) == [str(project)]
-    assert [entry.path for entry in search.entries(entries, ())] == [f"{project}/zz/.env"]
+    assert [entry.path for entry in search.entries(entries, (), ())] == [f"{project}/zz/.env"]
     nothing = HiddenSearch(HiddenNames(env_files=False), PORTS)
     nothing.readable(entries, entries)
     assert nothing.found == {}
