@@ -32,6 +32,7 @@ ID_BYTES = 4
 TEXT_MAX = 65_536  # characters of a checkpoint
 ORIGIN = "omac/"
 SIGNS = "\u2014 "  # begins a signature
+LIST_KEYS = "omac audit --kind key  # on that host: names each key that another one replaced"
 SIGNATURE_CHARACTERS = 92  # of the id of a key with its signature, in base64
 NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 
@@ -111,7 +112,7 @@ def verified_note(text: str, *keys: VerifierKey) -> str:
     signers = " and ".join(f"{name}+{_decoded(encoded)[:ID_BYTES].hex()}" for name, encoded in signed)
     message = f"the key {names} has not signed this checkpoint, or it was changed since: its signer is {signers}"
     fix = ["omac key show  # on the host that signed it, then: --key takes what it printed, and may be repeated"]
-    raise Refusal("misuse", message, fix=fix)
+    raise Refusal("misuse", message, fix=[*fix, LIST_KEYS])
 
 
 def notes_in(lines: Iterable[str]) -> Iterator[str]:

@@ -127,7 +127,9 @@ def test_the_key_is_rotated(used: Omac, tmp_path: Path) -> None:
             assert "2 checkpoints in the journal hold" in used.ok("audit", "verify", "--checkpoint", file, *key)
     (tmp_path / "proof").write_text(used.ok("proof", "consistency", *files))
     assert used.ok("proof", "verify", str(tmp_path / "proof"), "--key", old)
-    assert used.run("proof", "verify", str(tmp_path / "proof"), "--key", new["key"]).status == 2  # trust gets forward
+    refused = used.run("proof", "verify", str(tmp_path / "proof"), "--key", new["key"])
+    assert (refused.status, "omac audit --kind key " in refused.err) == (2, True), "trust gets forward alone"
+    assert old in used.ok("audit", "--kind", "key")
     assert used.ok("proof", "verify", str(tmp_path / "proof"), "--key", old, "--key", new["key"])
     assert any(json.loads(line)["kind"] == "key.rotated" for line in used.ok("audit", "--json").splitlines())
     shutil.copy(tmp_path / "signing.key", used.state / "signing.key")  # somebody puts the old one back
@@ -154,7 +156,8 @@ def test_the_first_key_verifies_what_later_ones_signed(used: Omac, tmp_path: Pat
         assert "events verified" in used.ok("export", "verify", folder, "--key", key)
     assert used.ok("export", "verify", folder, "--key", stranger, "--key", first)
     assert used.run("proof", "verify", str(proof), "--key", stranger).status == 2
-    assert used.run("export", "verify", folder, "--key", stranger).status == 10
+    refused = used.run("export", "verify", folder, "--key", stranger)
+    assert (refused.status, "omac audit --kind key " in refused.err) == (10, True), refused
     content = json.loads(proof.read_text())
     for number, note in enumerate(content["rotations"]):  # also where the last key, which needs none, is trusted
         changed = note.replace("time 1", "time 2")

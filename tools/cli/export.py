@@ -10,6 +10,7 @@ from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import counted
 from omac.journal.bundle import SIGNATURE, BundleManifest
 from omac.journal.bundle_verification import VerifiedBundle, verify_bundle
+from omac.journal.checkpoint import LIST_KEYS
 from omac.journal.redaction import Redaction
 from omac.projections.evidence.audit_query import AuditQuery
 from omac.tools.cli.audit_filters import Typed, query_of
@@ -109,7 +110,7 @@ def _show(folder: str, bundle: VerifiedBundle) -> None:
         report(f"{folder} is not what was exported")
         if bundle.flaws[0].file == SIGNATURE:
             remark = "  # that of the key that signed then: from one that replaced it nothing leads back"
-            report_fix([typed_with(f"--key KEY{remark}")])
+            report_fix([typed_with(f"--key KEY{remark}"), LIST_KEYS])
         return
     manifest = bundle.manifest
     assert manifest is not None, "without flaws there is one"

@@ -76,7 +76,7 @@ def export(
 @export_app.command("verify")
 def export_verify(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="What omac export made.")],
-    key: Annotated[list[str], typer.Option(metavar="KEY", help="A public key, from omac key show.")],
+    key: Annotated[list[str], typer.Option(metavar="KEY", help="A public key, from omac key show; repeat for more.")],
     json: Json = False,
 ) -> int:
     """Verify an export by a public key, without a journal; the exit code is 10 when it is not what was exported.

@@ -74,7 +74,7 @@ def proof_consistency(
 @proof_app.command("verify")
 def proof_verify(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A proof.")],
-    key: Annotated[list[str], typer.Option(metavar="KEY", help="A public key, from omac key show.")],
+    key: Annotated[list[str], typer.Option(metavar="KEY", help="A public key, from omac key show; repeat for more.")],
     json: Json = False,
 ) -> int:
     """Verify a proof by a public key, and print what it proves. Needs no journal.
