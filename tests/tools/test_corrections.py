@@ -46,6 +46,7 @@ def proposals(done: Done) -> list[list[str]]:
         ("audit --after start --page x", "audit --after start --page 20"),
         ("audit --after start --page 0", "audit --after start --page 100"),
         ("audit --page 5", "audit --page 5 --after start"),
+        ("audit --kind skill --after x --page 5", "audit --kind skill --after start --page 5"),
         ("audit verify --from 3 --to 2", "audit verify --from 2 --to 3"),
         ("audit verify --from x", "audit verify --from 1"),
         ("audit verify --from 99", "audit verify --from 1"),
@@ -123,6 +124,7 @@ def test_a_command_for_another_journal(used: Omac) -> None:
     def proposed(*typed: str) -> list[list[str]]:
         return proposals(used.run(*typed, *named))
 
+    assert proposed("audit", "--skill", "x") == [["audit", "--count-by", "kind,skill,dir", *named]]
     for typed in (["journal", "restore", "early.db"], ["journal", "prune", "--keep", "0s"], ["erase", "p"]):
         assert proposed(*typed) == [[*typed, *named, "--yes"]]
     with closing(sqlite3.connect(other, isolation_level=None)) as connection:

@@ -19,6 +19,8 @@ from real_omac import Omac, curl, omac_in
 from tools.test_seal_command import Killed, files, folder, moment, reset, sql
 from tools.test_snapshots import called_often
 
+from omac.tools.compose.searched_audit import INDEXED_FROM
+
 BATCHES = 3
 CALLED = 40
 
@@ -216,6 +218,28 @@ def test_what_was_dropped_ends_its_segment(omac: Omac) -> None:
         omac.ok("journal", "seal")
     assert [segment["dropped"] for segment in pruned(omac, "--keep", "0s")] == [dropped, dropped]
     sound(omac)
+
+
+def test_the_index_of_the_audit_goes_with_the_contents(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prune that ends early leaves no index of the audit, which has rows of what it dropped until then. One that was
+    in use meanwhile does not count any more."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    called_often(omac, INDEXED_FROM // 2)
+    omac.ok("checkpoint")
+    omac.ok("journal", "seal")
+    assert omac.audit("--kind", "access", "-n", "1")
+    (index,) = (omac.state / "journals").glob("*.audit")
+    kept = Path(shutil.copy(index, omac.folder))
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(STEPS["before the old file goes"], killed)
+    with pytest.raises(Killed):
+        omac.run("journal", "prune", "--keep", "0s", "--yes")
+    assert not index.exists()
+    kept.rename(index)
+    assert omac.audit("--kind", "access") == []
 
 
 def test_what_nobody_signed_is_not_pruned(host: Omac) -> None:

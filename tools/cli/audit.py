@@ -22,7 +22,7 @@ from omac.tools.terminal.columns import cell
 from omac.tools.terminal.csv import print_csv
 from omac.tools.terminal.invocation import print_json, typed_with, wait_for_more
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, report_fix, report_whole, show_audit, show_columns
+from omac.tools.terminal.render import report, report_fix, report_whole, show_audit, show_columns, with_journal
 from omac.tools.terminal.timestamps import rfc3339
 
 FOLLOW_S = 0.3
@@ -69,7 +69,7 @@ def run(request: AuditRequest, environment: Mapping[str, str]) -> int:
         rows = audit.rows(request.query) if count is None else audit.newest(request.query, count)
         rows = progress.before(rows)
         if request.form == "text" and not request.follow:
-            rows = _report_if_empty(rows)
+            rows = _report_if_empty(rows, request.journal)
         if request.fields:
             _show_counts(rows, request)
         else:
@@ -94,14 +94,15 @@ def _show(rows: Iterable[AuditRow], form: Form, *, headed: bool = True) -> None:
         show_audit(map(json_row, rows), headed=headed)
 
 
-def _report_if_empty(rows: Iterable[AuditRow]) -> Iterator[AuditRow]:
+def _report_if_empty(rows: Iterable[AuditRow], journal_path: str | None) -> Iterator[AuditRow]:
     """Yield the rows; where there are none, say so, and how to see which there are."""
     row = None
     for row in rows:
         yield row
     if row is None:
         report("no row matches")
-        report_fix(["omac audit --count-by kind,skill,dir  # the values that rows have"])
+        count = with_journal("omac audit --count-by kind,skill,dir", journal_path)
+        report_fix([f"{count}  # the values that rows have"])
 
 
 def _report_pruned(journal: ReadJournal, query: AuditQuery, after: int = 0) -> None:

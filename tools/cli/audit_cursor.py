@@ -23,7 +23,7 @@ class Cursor(NamedTuple):
         """Return the cursor that was typed, for the journal with this id and last position. Raises Refusal (misuse)."""
         if text == START:
             return cls(journal_id, 0)
-        fix = ["omac audit --after start --json  # from the beginning"]
+        fix = ["--after start  # from the beginning"]
         match = FORM.fullmatch(text)
         if match is None:
             raise Refusal("misuse", f"--after takes start, or a cursor that omac audit printed, not {text!r}", fix=fix)

@@ -178,9 +178,11 @@ def pruning(
     ReadJournal(path, mark_of(state, path)).close()  # where there is none, none is made
     with alone(path), closing(to_write(state, host, environment, flag, clock)) as journal:
         work = Pruning(journal, host, path, keys(path), clock)
-        work.finish()
-        yield work
-        delete_index(mark_of(state, path).file + ".audit")  # it has rows of what is gone
+        try:
+            work.finish()
+            yield work
+        finally:
+            delete_index(mark_of(state, path).file + ".audit")  # it has rows of what is gone
 
 
 def _living(system: System) -> set[StreamId]:

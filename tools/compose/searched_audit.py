@@ -193,7 +193,9 @@ class SearchedAudit(Searched):
                     yield ended, row
 
     def _index(self) -> closing[AuditIndex]:
-        return closing(AuditIndex(self._file, f"{VERSION}:{self._journal.store.journal_id()}"))
+        """The index, to be closed. Behind a prune that was killed it is another one: the rows of before are dropped."""
+        store = self._journal.store
+        return closing(AuditIndex(self._file, f"{VERSION}:{store.journal_id()}:{store.pruned_to()[0]}"))
 
     def _caught_up(self, index: AuditIndex) -> tuple[IndexProgress, AuditLog]:
         """Bring the index to the head, and return how far it is and the fold there."""

@@ -81,7 +81,7 @@ class Kept:
     @property
     def index_name(self) -> str:
         with closing(ReadJournal(self.path)) as journal:
-            return f"{VERSION}:{journal.store.journal_id()}"
+            return f"{VERSION}:{journal.store.journal_id()}:0"
 
     @property
     def index(self) -> Path:
@@ -123,8 +123,8 @@ def test_what_was_pruned_is_not_read(kept: Kept, monkeypatch: pytest.MonkeyPatch
     """The whole audit of a pruned journal reads its rows, and not the positions whose rows are gone."""
     with closing(ReadJournal(kept.path)) as journal:
         audit = SearchedAudit(journal, kept.state, journal.store.head(), 0)
-        rows = list(audit.rows(AuditQuery()))
         monkeypatch.setattr(journal.store, "segments", lambda: [Segment(1, 2, "a", 1, "b", pruned=1)])
+        rows = list(audit.rows(AuditQuery()))  # makes the index again
         read, begun = journal.records, list[int]()
 
         def records(after: int = 0, until: int | None = None) -> Iterator[Recorded]:
