@@ -73,7 +73,7 @@ def test_settings_of_git_for_every_repository(world: Box, way: str) -> None:
 
 @pytest.mark.parametrize("setting", ["init.templateDir", "pager.log"])
 def test_what_settings_of_the_user_have_git_run(world: Box, setting: str) -> None:
-    """What the user's settings of git have it run in every repository, or put into new ones, cannot be changed."""
+    """A program cannot change what the user's git runs in every repository, nor what it puts into new ones."""
     hook = world.give(world.workdir / "tools" / "hooks" / "post-checkout", "#!/bin/sh\n", 0o700)
     value = world.workdir / "tools" if "template" in setting else hook
     assert world.host("git", "config", "--global", setting, str(value)).status == 0

@@ -298,11 +298,8 @@ def test_what_settings_name_in_the_tree_stays(setting: str, there: bool, tmp_pat
             target.write_text("")
     value = {"include.path": "../tools/it", "submodule.x.update": "!tools/it"}.get(setting, "tools/it")
     host("git", "config", setting, value, cwd=workdir, home=home)
-    plant = (
-        "echo evil > tools/it; mkdir -p tools/it; echo evil > tools/it/pre-commit; mv tools t2; "
-        "mkdir tools; echo fine > f"
-    )
-    run_inside(workdir, plant, home=home)
+    plant = "echo evil > tools/it; mkdir -p tools/it; echo evil > tools/it/pre-commit"
+    run_inside(workdir, f"{plant}; mv tools t2; mkdir tools; {plant}; echo fine > f", home=home)
     assert (workdir / "f").read_text() == "fine\n"
     is_command = setting not in (*FOLDERS, "include.path", "core.attributesFile")
     if there or not is_command:  # one that is not there is only told of
