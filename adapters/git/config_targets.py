@@ -13,16 +13,23 @@ from omac.domain.git.config import general_key
 from omac.domain.git.config_list import GitSetting, parsed
 from omac.domain.kernel.refusal import Refusal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 INCLUDES_MAX = 64  # files in all
 FILE = "file"
 FOLDER = "folder"
 INCLUDES = ("include.path", "includeif.*.path")
 OF_A_REPOSITORY = ("local", "worktree")
 
+HOOKS = {"core.hookspath": "core.hooksPath", "init.templatedir": "init.templateDir"}  # of every new repository, too
 # what git runs by itself, without being asked for that very thing; "*" is any subsection
 COMMANDS = frozenset(
     (
+        "core.alternaterefscommand",
         "core.fsmonitor",
+        "core.gitproxy",
         "core.sshcommand",
         "core.editor",
         "core.pager",
@@ -44,6 +51,12 @@ COMMANDS = frozenset(
         "trailer.*.command",
         "trailer.*.cmd",
         "uploadpack.packobjectshook",
+        "gc.recentobjectshook",
+        "hook.*.command",
+        "lfs.extension.*.clean",
+        "lfs.extension.*.smudge",
+        "remote.*.receivepack",
+        "remote.*.uploadpack",
     )
 )
 
@@ -138,16 +151,25 @@ def targets(settings: TargetSettings, root: str, home: str) -> list[tuple[str, s
     """
     paths: list[tuple[str, str, str]] = [(path, FILE, "configuration") for path in settings.files]
     for key, value, _folder in settings.pairs:
-        if key == "core.hookspath" and value:
-            paths.append((expanded(value, root, home), FOLDER, "core.hooksPath"))
+        if key in HOOKS and value:
+            paths.append((expanded(value, root, home), FOLDER, HOOKS[key]))
         elif key == "core.attributesfile" and value:
             paths.append((expanded(value, root, home), FILE, "core.attributesFile"))
-        elif key in COMMANDS:
-            words = [word.strip("'\"!") for word in value.split()]
-            for number, word in enumerate(words):
-                if word and word[0] != "-":  # only the program itself must not come to be: the rest may be anything
-                    paths.append((expanded(word, root, home), FILE if number == 0 and "/" in word else "", key))
+        elif key in COMMANDS or key.startswith("pager.") or (key == "submodule.*.update" and value.startswith("!")):
+            paths += [(path, made, key) for path, made in _of_command(value, root, home)]
     return paths
+
+
+def _of_command(value: str, root: str, home: str) -> Iterator[tuple[str, str]]:
+    """Yield the paths in a command, each with FILE where it must not come to be: the program itself.
+
+    A word without a slash is no folder: `gh auth git-credential` means none of that name. A program of such a name is
+    of PATH, or git's own.
+    """
+    for number, word in enumerate(word.strip("'\"!") for word in value.split()):
+        path = expanded(word, root, home)
+        if word and word[0] != "-" and ("/" in word or (number > 0 and not os.path.isdir(path))):
+            yield path, FILE if number == 0 else ""
 
 
 def expanded(value: str, folder: str, home: str) -> str:

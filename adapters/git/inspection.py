@@ -187,7 +187,7 @@ def _shortened(path: str, characters_max: int) -> str:
 class Inspection:
     """One pass. `baseline` is filled at launch, and read at the end, when there is a `quarantine`, or `while_running`:
     then only what must not wait for the end is judged. Of the `projects`, those that are `kept` are an agent's own;
-    what is `closed` in them is left alone."""
+    what is `closed` in them is left alone, and settings have git run or read what is `named`."""
 
     def __init__(
         self,
@@ -199,6 +199,7 @@ class Inspection:
         while_running: bool = False,
         kept: tuple[str, ...] = (),
         closed: Iterable[str] = (),
+        named: Iterable[str] = (),
     ) -> None:
         self.projects = projects
         self.baseline = baseline
@@ -207,6 +208,7 @@ class Inspection:
         self.while_running = while_running
         self.kept = kept
         self.closed = frozenset(closed)
+        self.named = frozenset(named)
         self.is_hurried = self.is_cut = False
         self.by_themselves: frozenset[str] = frozenset()  # git folders that the launch knew
         self.findings: list[Finding] = []

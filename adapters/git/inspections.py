@@ -31,14 +31,17 @@ def note(
     since_ns: int,
     kept: tuple[str, ...] = (),
     closed: Iterable[str] = (),
+    *,
+    named: Iterable[str] = (),
 ) -> Baseline:
     """Return what is there at launch, in the projects and the git folders that the program will be able to write; of
-    the projects, those that are `kept` are an agent's own, and what is `closed` cannot be written after all."""
+    the projects, those that are `kept` are an agent's own, and what is `closed` cannot be written after all. Settings
+    have git run or read what is `named`."""
     baseline = Baseline(since_ns)
     for path, folder in folders.items():
         if folder.worktree in projects and (commit := tracked_files.commit_of(path, folder.common)):
             baseline.commits[folder.worktree] = commit
-    inspection = Inspection(projects, baseline, Budget(FIRST_SECONDS_MAX), kept=kept, closed=closed)
+    inspection = Inspection(projects, baseline, Budget(FIRST_SECONDS_MAX), kept=kept, closed=closed, named=named)
     _inspect(inspection, folders)
     checkouts.note(inspection)
     baseline.is_whole = baseline.is_whole and not inspection.is_cut
@@ -53,9 +56,13 @@ def act(
     budget: Budget | None = None,
     kept: tuple[str, ...] = (),
     closed: Iterable[str] = (),
+    *,
+    named: Iterable[str] = (),
 ) -> list[Finding]:
     """Judge what the program left, set aside what the grammar does not allow, and return what a person should know."""
-    inspection = Inspection(projects, baseline, budget or Budget(SECONDS_MAX), quarantine, kept=kept, closed=closed)
+    inspection = Inspection(
+        projects, baseline, budget or Budget(SECONDS_MAX), quarantine, kept=kept, closed=closed, named=named
+    )
     try:
         _inspect(inspection, folders)
         _judge_checkouts(inspection)

@@ -101,7 +101,9 @@ def note(record: Record, held: Pending) -> tuple[bool, Background]:
     for copy in record.copies:
         copy.note()
     record.closed = {path: birth for path in record.closed if (birth := birth_of(path))}
-    baseline = inspections.note(record.projects, record.folders, record.began_ns, record.kept, record.closed)
+    baseline = inspections.note(
+        record.projects, record.folders, record.began_ns, record.kept, record.closed, named=record.named
+    )
     held.complete(record, baseline)
     return baseline.is_whole, Background(lambda: held.flush(record))
 
@@ -148,8 +150,9 @@ def inspect(due: list[Record], name: str, state: str, report: Callable[[str], No
     budget = Budget(inspections.SECONDS_MAX)
     with _interruptible(budget, report):
         findings = inspections.act(
-            whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept, whole.closed
-        )
+            whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept, whole.closed,
+            named=whole.named,
+        )  # fmt: skip
         refused = copy_back(whole.sessions, whole.narrowed, whole.copies)
     return [*(Finding(path, what) for path, what in (*refused, *replaced.items())), *findings]
 

@@ -63,7 +63,8 @@ class Layout:
     `entries` come beside the workdir's own; in the folders of `fence` no link, FIFO or socket may be made; `warnings`
     are for a person; loose objects in the folders `objects` are to be unshared. The rest is for `prepare` and the
     inspection at the end: `repositories` that were found, the git `folders` that the program can write, by path, those
-    `narrowed` to one branch, the paths in the workdir that are `closed` to the program, and the `sessions` of refs.
+    `narrowed` to one branch, the paths in the workdir that are `closed` to the program, those that settings have git
+    run or read (`named`), and the `sessions` of refs.
     `agents`: it is not of a project, but of a folder that an agent keeps in the home.
     """
 
@@ -75,6 +76,7 @@ class Layout:
         self.fence: tuple[str, ...] = ()
         self.objects: tuple[str, ...] = ()
         self.closed: tuple[str, ...] = ()
+        self.named: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
         self.repositories: list[Repository] = []
         self.folders: dict[str, Folder] = {}
@@ -137,7 +139,7 @@ def lay_out(
         )
     for root in nested[:REPOSITORIES_MAX]:
         warnings += _add_nested(layout, folders, pins, root, choices, users, home)
-    _inspected(layout, folders, [*obeyed, *(entry.path for entry in pins.entries.values() if entry.access != WRITE)])
+    _inspected(layout, folders, pins, obeyed)
     _narrow(layout, folders, choices)
     _fill(layout, pins, folders, closed)
     layout.warnings = (*warnings, *folders.warnings)
@@ -355,18 +357,20 @@ def _skip_hooks(layout: Layout, own: Repository, named: str, choices: GitChoices
         layout.skipped_hooks = SkippedHooks(f"{own.common}/hooks", own, "omac settings set git.hooks read")
 
 
-def _inspected(layout: Layout, folders: Folders, pinned: Iterable[str]) -> None:
-    """Add the git folders that are inspected by themselves: those in another one are by way of it. `pinned` are the
-    paths that were pinned."""
+def _inspected(layout: Layout, folders: Folders, pins: Pins, obeyed: Iterable[str]) -> None:
+    """Add the git folders that are inspected by themselves: those in another one are by way of it; and what settings
+    name. No checkout may write that, nor what is `obeyed`."""
     roots: dict[str, str] = {}
     for repository in layout.repositories:
         # a git folder in its own worktree is found a second time, as a bare one
         roots.setdefault(repository.git, repository.root)
     gits = (*folders.whole, *folders.admins, *(session.common for session in layout.sessions))
-    obeyed = [path for path in pinned if not path.endswith("/.git") and not below_any(path, gits)]
+    pinned = (entry.path for entry in pins.entries.values() if entry.access != WRITE)
+    layout.named = tuple(path for path in pinned if not path.endswith("/.git") and not below_any(path, gits))
+    kept = (*obeyed, *layout.named)
 
     def within(root: str) -> tuple[str, ...]:
-        return tuple(path[len(root) + 1 :] for path in obeyed if path.startswith(f"{root}/"))
+        return tuple(path[len(root) + 1 :] for path in kept if path.startswith(f"{root}/"))
 
     for git in folders.whole:
         root = roots.get(git, os.path.dirname(git))

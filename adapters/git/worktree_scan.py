@@ -20,6 +20,7 @@ from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.folder import ADMIN, ALL_MARKS, MARKS, WHOLE, Folder
 from omac.domain.sandbox.autorun_files import OF_OTHERS, Obeyed
 
+GIT = "git, as its settings name it,"  # obeys a file
 MARGIN_NS = 20_000_000  # files are stamped with a clock that lags by up to a tick
 _SET_ID = stat.S_ISUID | stat.S_ISGID
 
@@ -27,12 +28,13 @@ _SET_ID = stat.S_ISUID | stat.S_ISGID
 class _Level:
     """A folder on the way down."""
 
-    __slots__ = ("folder", "is_changed", "marks", "obeyed", "path", "scan")
+    __slots__ = ("folder", "is_changed", "is_named", "marks", "obeyed", "path", "scan")
 
-    def __init__(self, folder: int, path: str, since_ns: int, obeyed: Obeyed | None) -> None:
+    def __init__(self, folder: int, path: str, since_ns: int, obeyed: Obeyed | None, *, is_named: bool = False) -> None:
         self.folder = folder
         self.path = path
         self.obeyed = obeyed  # None: what is in it is others'
+        self.is_named = is_named  # by settings, by which git runs or reads what is in it
         self.is_changed = os.fstat(folder).st_ctime_ns >= since_ns
         self.marks = 0
         self.scan = os.scandir(folder)
@@ -50,6 +52,7 @@ class WorktreeScan:
         self._baseline = inspection.baseline
         self._is_last = not inspection.is_first
         self._closed = inspection.closed
+        self._named = inspection.named
         self._project = project
         self._known = known
         self._links = LinkStamps(inspection.projects, inspection.budget.spend)
@@ -121,6 +124,8 @@ class WorktreeScan:
             self._enter(level, entry)
         elif not self._inspection.is_hurried:
             who = level.obeyed.by(name) if level.obeyed else None
+            if self._named and who is None and self._is_named(level, name):
+                who = GIT
             if who is not None or not entry.is_file(follow_symlinks=False):
                 self._file(level, entry, who)
             if self._is_last and level.is_changed and entry.stat(follow_symlinks=False).st_mode & _SET_ID:
@@ -143,14 +148,19 @@ class WorktreeScan:
                 self._report_unread(path, error)
             return
         obeyed = None if level.obeyed is None or name in OF_OTHERS else Obeyed(path[self._below :])
-        self._levels.append(_Level(folder, path, self._since_ns, obeyed))
+        is_named = self._is_named(level, name)
+        self._levels.append(_Level(folder, path, self._since_ns, obeyed, is_named=is_named))
+
+    def _is_named(self, level: _Level, name: str) -> bool:
+        """Return whether settings name an entry, or a folder around it."""
+        return level.is_named or f"{level.path}/{name}" in self._named
 
     def _file(self, level: _Level, entry: os.DirEntry[str], who: str | None) -> None:
         """A file that a program obeys, or something that is no file."""
         path = f"{level.path}/{entry.name}"
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
-            self._link(level, entry.name, path, status)
+            self._link(level, entry.name, path, status, who)
             return
         can_wait = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)
         if who is None and not can_wait:
@@ -165,9 +175,9 @@ class WorktreeScan:
             else:
                 self._inspection.obey(self._project, path[self._below :], who)
 
-    def _link(self, level: _Level, name: str, path: str, status: os.stat_result) -> None:
+    def _link(self, level: _Level, name: str, path: str, status: os.stat_result, who: str | None) -> None:
         """A link: by its name, a program may obey files of any other."""
-        who = level.obeyed.through(name) if level.obeyed else None
+        who = who or (level.obeyed.through(name) if level.obeyed else None)
         if who is None:
             return
         stamp = self._links.of(path, status)

@@ -12,8 +12,9 @@ HARNESS = Harness(
     install="npm install -g @anthropic-ai/claude-code",
     folders=(".claude/", ".claude.json"),
     pinned=(
-        ".claude/CLAUDE.md", ".claude/agents/", ".claude/commands/", ".claude/hooks/", ".claude/ide/", ".claude/local/",
-        ".claude/output-styles/", ".claude/plugins/", ".claude/rules/", ".claude/settings.json",
+        ".claude/CLAUDE.md", ".claude/agents/", ".claude/chrome/",  # a script that the browser runs
+        ".claude/commands/", ".claude/hooks/", ".claude/ide/", ".claude/local/", ".claude/output-styles/",
+        ".claude/plugins/", ".claude/remote-settings.json", ".claude/rules/", ".claude/settings.json",
         ".claude/settings.local.json", ".claude/skills/", ".claude/workflows/", ".local/share/claude/",
     ),
     apart=(".claude/session-env/", ".claude/shell-snapshots/"),  # read by the shell before each command

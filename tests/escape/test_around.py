@@ -58,3 +58,21 @@ def test_a_folder_of_hooks(world: Box, setting: tuple[str, str]) -> None:
     assert world.host("sh", "-c", script).status == 0
     done = world.run("true", workdir=world.home / "r" / "sub")
     assert (done.status, "so a program could make hooks" in done.err) == (7, True), done
+
+
+@pytest.mark.parametrize("place", ["", "sub"], ids=["in the repository", "in a folder of it"])
+def test_what_landlock_alone_does_not_keep(world: Box, place: str) -> None:
+    """With --weaker-git, the end reports what changed of what git runs, whatever it is called."""
+    script = """\
+        git init -q -b main ~/r; cd ~/r; mkdir -p sub/tools/deep; touch sub/tools/pre-commit sub/other
+        git config core.hooksPath sub/tools; git config filter.x.clean sub/filter; git add .; git commit -q -m begin"""
+    assert world.host("sh", "-c", script).status == 0
+    sub = world.home / "r" / "sub"
+    change = "printf x >> tools/pre-commit; ln -s ../other tools/post-commit; printf x > filter; printf x > other"
+    options = ("--backend", "landlock", "--weaker-git")
+    done = world.run("sh", "-c", f"cd {sub}; {change}", workdir=world.home / "r" / place, options=options)
+    reported = [
+        name for name in ("tools/pre-commit", "tools/post-commit", "filter") if f"{sub}/{name}: is " in done.err
+    ]
+    assert reported == ["tools/pre-commit", "tools/post-commit", "filter"], done
+    assert f"{sub}/other: is " not in done.err

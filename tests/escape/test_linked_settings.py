@@ -71,6 +71,21 @@ def test_settings_of_git_for_every_repository(world: Box, way: str) -> None:
     assert not (world.workdir / "evil").exists()
 
 
+@pytest.mark.parametrize("setting", ["init.templateDir", "pager.log"])
+def test_what_settings_of_the_user_have_git_run(world: Box, setting: str) -> None:
+    """A program cannot change what the user's git runs in every repository, nor what it puts into new ones."""
+    hook = world.give(world.workdir / "tools" / "hooks" / "post-checkout", "#!/bin/sh\n", 0o700)
+    value = world.workdir / "tools" if "template" in setting else hook
+    assert world.host("git", "config", "--global", setting, str(value)).status == 0
+    evil = f"rm -f {hook}; printf '#!/bin/sh\\ntouch {world.home}/evil\\n' > {hook}; chmod +x {hook}"
+    done = world.run("sh", "-c", f"{evil}; touch beside")
+    assert (world.workdir / "beside").exists(), done
+    script = "git commit -qm x --allow-empty; git clone -q . ../clone; git log"
+    world.host("script", "-qec", script, "/dev/null")
+    assert (world.home / "clone").exists()
+    assert not (world.home / "evil").exists(), done
+
+
 def test_a_link_that_the_program_could_redirect(world: Box) -> None:
     """Settings of git that a link of the project leads to are refused, and those of other programs reported."""
     world.give(world.workdir / "real", "[user]\n\tname = Ada\n")

@@ -275,9 +275,16 @@ def test_choices_that_are_not_there(name: str, value: str, choices: str, tmp_pat
         _look(tmp_path, home, **{name: value})
 
 
+FOLDERS = ("core.hooksPath", "init.templateDir")
+
+
 @pytest.mark.parametrize(
-    "setting", ["core.hooksPath", "core.fsmonitor", "include.path", "filter.x.clean", "core.attributesFile"]
-)
+    "setting",
+    [
+        *FOLDERS, "include.path", "core.attributesFile", "core.fsmonitor", "filter.x.clean",
+        "pager.log", "hook.x.command", "gc.recentObjectsHook", "submodule.x.update", "remote.x.uploadPack",
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("there", [True, False])
 def test_what_settings_name_in_the_tree_stays(setting: str, there: bool, tmp_path: Path, home: Path) -> None:
     """A file of the tree that the repository's own settings make git run or read cannot be changed, or made."""
@@ -285,21 +292,37 @@ def test_what_settings_name_in_the_tree_stays(setting: str, there: bool, tmp_pat
     (workdir / "tools").mkdir()
     target = workdir / "tools" / "it"
     if there:
-        if setting == "core.hooksPath":
+        if setting in FOLDERS:
             target.mkdir()
         else:
             target.write_text("")
-    value = {"include.path": "../tools/it"}.get(setting, "tools/it")
+    value = {"include.path": "../tools/it", "submodule.x.update": "!tools/it"}.get(setting, "tools/it")
     host("git", "config", setting, value, cwd=workdir, home=home)
-    plant = (
-        "echo evil > tools/it; mkdir -p tools/it; echo evil > tools/it/pre-commit; mv tools t2; "
-        "mkdir tools; echo fine > f"
-    )
-    run_inside(workdir, plant, home=home)
+    plant = "echo evil > tools/it; mkdir -p tools/it; echo evil > tools/it/pre-commit"
+    run_inside(workdir, f"{plant}; mv tools t2; mkdir tools; {plant}; echo fine > f", home=home)
     assert (workdir / "f").read_text() == "fine\n"
-    if there or setting not in ("core.fsmonitor", "filter.x.clean"):  # a command that is not there is only told of
+    is_command = setting not in (*FOLDERS, "include.path", "core.attributesFile")
+    if there or not is_command:  # one that is not there is only told of
         assert not target.is_file() or target.read_text() == ""
         assert not (target / "pre-commit").exists()
+
+
+def test_words_of_commands_that_are_no_paths(tmp_path: Path, home: Path) -> None:
+    """A folder that is called like a program, or like a word of a command, can be changed; a script cannot."""
+    workdir = layouts.plain(tmp_path, home)
+    words = {
+        "core.pager": "less -R", "credential.helper": "store", "filter.lfs.clean": "git-lfs clean -- %f",
+        "credential.https://x.org.helper": "!/usr/bin/gh auth git-credential", "diff.x.textconv": "sh convert.sh",
+    }  # fmt: skip
+    for key, value in words.items():
+        host("git", "config", "--global", key, value, cwd=workdir, home=home)
+    folders = ("less", "store", "clean", "auth")
+    for name in folders:
+        (workdir / name).mkdir()
+    (workdir / "convert.sh").write_text("")
+    run_inside(workdir, f"echo evil >> convert.sh; for f in {' '.join(folders)}; do echo x > $f/x; done", home=home)
+    assert [name for name in folders if not (workdir / name / "x").exists()] == []
+    assert (workdir / "convert.sh").read_text() == ""
 
 
 def test_hooks_folder_of_the_user(tmp_path: Path, home: Path) -> None:

@@ -68,11 +68,15 @@ def test_a_hook_is_called_for_the_tools_that_the_guard_reads(harness: Harness) -
     [
         ("claude", ".claude/settings.json"),
         ("claude", ".claude/plugins/"),
+        ("claude", ".claude/workflows/"),
+        ("claude", ".claude/chrome/"),
+        ("claude", ".claude/remote-settings.json"),
         ("codex", ".codex/config.toml"),
         ("codex", ".codex/hooks.json"),
         ("codex", ".codex/.env"),
         ("opencode", ".config/opencode/"),
         ("copilot", ".copilot/mcp-config.json"),
+        ("copilot", ".copilot/installed-plugins/"),
         ("pi", ".pi/agent/extensions/"),
     ],
 )
