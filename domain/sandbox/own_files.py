@@ -67,7 +67,7 @@ def signing_delayed(position: int, why: str) -> Diagnosis:
 
 
 def unreadable(name: str, problem: str, fix: tuple[str, ...]) -> Diagnosis:
-    """The finding that the journal or the settings cannot be read: lost, damaged, or something else is there."""
+    """The finding that journal, settings or vault cannot be read: lost, damaged, or something else is there."""
     return Diagnosis(name, FAIL, problem, fix)
 
 

@@ -15,6 +15,7 @@ import pytest
 from contract.journals import commit_now
 from contract.media import small_disk
 from real_omac import Done, Omac
+from valued_skill import piped, valued, with_vault
 
 from omac.domain.access.access import AccessRefused
 from omac.domain.kernel.event import Draft
@@ -245,6 +246,24 @@ def test_what_every_start_reads(omac: Omac) -> None:
     (omac.state / "spool").write_text("")
     assert f"[fail] own files: {omac.state}/spool does not hold" in omac.run("doctor").out
     (omac.state / "spool").unlink()
+    assert omac.run("doctor").status == 0
+
+
+def test_a_vault_that_is_damaged_or_gone(omac: Omac) -> None:
+    """A vault that no skill can get its secrets from is a failure, with or without its key."""
+    project, vault = valued(omac), with_vault(omac)
+    assert piped(omac, b"xoxb-1", "secrets", "set", "slack", "TOKEN", "--workdir", str(project)).status == 0
+    del omac.environment["OMAC_VAULT_KEY_FILE"]
+    assert omac.run("doctor").status == 0
+    content = vault.read_bytes()
+    vault.write_bytes(content[:-1])
+    done = omac.run("doctor")
+    assert (done.status, f"[fail] vault: the vault {vault} is damaged" in done.out) == (10, True), done
+    vault.unlink()
+    done = omac.run("doctor")
+    assert (done.status, f"[fail] vault: no vault exists at {vault}" in done.out) == (8, True), done
+    vault.write_bytes(content)
+    vault.chmod(0o600)
     assert omac.run("doctor").status == 0
 
 

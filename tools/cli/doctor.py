@@ -30,8 +30,8 @@ from omac.tools.terminal.timestamps import wall_clock
 
 def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the findings, with `fix` after repairing what omac can repair safely. Return 0 when all is well, 5 when
-    files of omac's cannot be used, 10 when those of the journal are not whole, the status of the refusal of settings
-    or a journal that cannot be read, else the status of a sandbox that is not available."""
+    files of omac's cannot be used, 10 when those of the journal are not whole, the status of the refusal of settings,
+    a journal or a vault that cannot be read, else the status of a sandbox that is not available."""
     own = OwnFiles(environment)
     done = _repair(own) if fix else []
     own = OwnFiles(environment) if done else own

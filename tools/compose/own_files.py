@@ -7,6 +7,7 @@ from contextlib import closing
 from omac.adapters.files.state import StateDir
 from omac.adapters.files.upkeep import flaws_of, repair
 from omac.adapters.settings.files import read_user, user_path
+from omac.domain.kernel import state_paths
 from omac.domain.kernel.ids import HostId, RunId, key_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.own_files import Flaw
@@ -16,6 +17,7 @@ from omac.journal.segment import missing_segments
 from omac.projections.evidence.unfinished import delays_of, erasures_of
 from omac.projections.system import System
 from omac.tools.compose.journals import read_if_any, system_of
+from omac.tools.compose.vaults import VAULT, Vault
 
 FOLDERS = ("frozen", "inspections", "journals", "run", "set-aside", "spool", "subjects")  # of the state directory
 
@@ -23,7 +25,7 @@ FOLDERS = ("frozen", "inspections", "journals", "run", "set-aside", "spool", "su
 class OwnFiles:
     """The state directory that the environment means, and the files of omac's in the settings folder. `delays` are
     hosts that sign no checkpoints, `erasures` those that are not finished, `lost` segments of the journal whose
-    files cannot be read, `unreadable` refusals of what every start reads, by name: the settings, and the journal.
+    files cannot be read, `unreadable` refusals of what a start reads, by name: the settings, the journal, the vault.
     `journal` is the path of the journal."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -38,6 +40,7 @@ class OwnFiles:
             self.unreadable["settings"] = refusal
         self.journal = self.state.journal_in_use(environment)
         system = self._system()
+        self._read_vault(system)
         self._unended = _unended(system)
         self._host = _host(system)
         self.delays = tuple(delays_of(system)) if system else ()
@@ -60,6 +63,16 @@ class OwnFiles:
             if not self.lost:
                 self.unreadable["journal"] = refusal
             return None
+
+    def _read_vault(self, system: System | None) -> None:
+        """Set `unreadable` for a vault that is damaged, or missing while secrets are recorded as kept in it."""
+        vault = Vault(os.path.join(self.state.path, state_paths.VAULT))
+        kept = (entry.state.secrets for entry in system.credentials.entries.values()) if system else ()
+        try:
+            if vault.exists() or any(secret.store == VAULT for secrets in kept for secret in secrets.values()):
+                vault.has_passphrase()
+        except Refusal as refusal:
+            self.unreadable["vault"] = refusal
 
     def flaws(self) -> tuple[Flaw, ...]:
         """Return what is wrong."""
