@@ -6,7 +6,6 @@ time and the boot (`process_identity.py`) it does. Sources: proc(5), proc_pid_st
 pidfd_send_signal(2).
 """
 
-import contextlib
 import os
 import signal
 from collections.abc import Callable, Collection, Iterator
@@ -134,9 +133,8 @@ def kill(pid: int, ticks: int, number: signal.Signals) -> bool:
 def everyone() -> Iterator[Stat]:
     """Yield all processes but those that may not be inspected (proc(5), hidepid=1). A snapshot, like `descendants`."""
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-        with contextlib.suppress(PermissionError):
-            if entry := stat(pid):
-                yield entry
+        if entry := stat(pid):
+            yield entry
 
 
 def _children(pid: int) -> list[int]:

@@ -31,16 +31,31 @@ def is_living(pid: int, ticks: int, boot: str) -> bool:
 
     False also for a process that another pid namespace hides. Raises OSError without /proc.
     """
+    if boot != boot_id():
+        return False
     fields = stat_fields(pid)
-    return bool(fields) and fields[0] not in b"ZX" and int(fields[19]) == ticks and boot == boot_id()
+    return fields[0] not in b"ZX" and int(fields[19]) == ticks if fields else is_hidden(pid)
+
+
+def is_hidden(pid: int) -> bool:
+    """Return whether /proc hides a living process of this user: one that keeps its memory to itself, as omac does, in a
+    /proc mounted with hidepid (proc(5))."""
+    if pid <= 0 or stat_fields(pid):
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError, OverflowError):
+        return False
+    return True
 
 
 def stat_fields(pid: int) -> list[bytes]:
-    """The fields of /proc/PID/stat from the third on, the state (proc_pid_stat(5)); none when there is no process."""
+    """The fields of /proc/PID/stat from the third on, the state (proc_pid_stat(5)); none when there is no process, or
+    none that may be inspected (hidepid, proc(5))."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             line = file.read()
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return []
     # The second field is the program's name in parentheses; it may itself contain blanks and parentheses.
     return line[line.rindex(b")") + 2 :].split()

@@ -225,10 +225,11 @@ def test_without_a_terminal_the_single_commands_are_named(omac: Omac) -> None:
 
 
 @pytest.mark.skipif(not Path("/usr/bin/less").exists(), reason="less is not installed")
-def test_files_are_read_in_a_pager(omac: Omac) -> None:
+@pytest.mark.parametrize("pager", ["", "less -X", "it's"])
+def test_files_are_read_in_a_pager(omac: Omac, pager: str) -> None:
     """A pager shows the files screen by screen; then the question is asked again."""
     project = omac.project("shop")
-    omac.environment["TERM"] = "vt100"
+    omac.environment |= {"TERM": "vt100", "PAGER": pager}
     done = trust(omac, project, ("Approve it?", b"f\n"), ("3  description", b"q"), ("Approve it?", b"n\n"))
     assert "|    1  ---" in done.out
     assert "  527      main()" not in done.out

@@ -6,7 +6,7 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from omac.tools.compose.host_programs import find_program
@@ -55,7 +55,9 @@ def paged() -> Iterator[None]:
 
 def _pager() -> list[str]:
     """The words of $PAGER, else of less, whose program no agent can have put there; [] where there is none."""
-    words = shlex.split(current().environment.get("PAGER") or PAGER) or [PAGER]
+    words = [PAGER]
+    with suppress(ValueError):  # of a quotation without an end
+        words = shlex.split(current().environment.get("PAGER", "")) or words
     program = words[0] if words[0].startswith("/") else find_program(os.path.basename(words[0]))
     return [program, *words[1:]] if program and os.access(program, os.X_OK) else []
 

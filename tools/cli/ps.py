@@ -12,7 +12,7 @@ from omac.domain.kernel.terminal_escaping import named
 from omac.projections.status import DirectoryStatus, RunStatus, SkillStatus, Status, shown_problem
 from omac.tools.cli.status import lives_now, status_now
 from omac.tools.compose.processes import kill, turn_to_end
-from omac.tools.compose.state import StateDir, began_at, is_living
+from omac.tools.compose.state import StateDir, began_at, is_hidden, is_living
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import print_line, report, show_columns
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
@@ -51,9 +51,18 @@ def stop(name: str, journal: str | None, environment: Mapping[str, str]) -> int:
         raise Refusal("misuse", message, fix=[f"omac stop {run_status.run}  # where it was started"])
     with turn_to_end(StateDir.of(environment).run_path(RunId(run_status.run))) as is_first:
         if is_first:  # a second signal would kill what the first one asks to end
+            _require_seen(run_status)
             kill(run_status.pid, run_status.start_ticks, signal.SIGTERM)
             kill(run_status.pid, run_status.start_ticks, signal.SIGCONT)  # a stopped one gets no other signal
         return _await_end(run_status)
+
+
+def _require_seen(run_status: RunStatus) -> None:
+    """Raise Refusal (misuse) where /proc hides the process, which a signal by its pid alone might miss."""
+    if is_hidden(run_status.pid):
+        why = "omac signals no process by its pid alone"
+        message = f"/proc, mounted with hidepid, hides the process of run {run_status.run}: {why}"
+        raise Refusal("misuse", message, fix=[f"kill {run_status.pid}  # ends it in order"])
 
 
 def _await_end(run_status: RunStatus) -> int:

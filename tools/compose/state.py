@@ -10,6 +10,7 @@ from omac.adapters.git.pending import Pending
 from omac.adapters.linux.listen import UNIX_PATH_BYTES_MAX
 from omac.adapters.linux.process_identity import began_at as began_at
 from omac.adapters.linux.process_identity import boot_id
+from omac.adapters.linux.process_identity import is_hidden as is_hidden
 from omac.adapters.linux.process_identity import is_living as is_living
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import HostId, StreamId

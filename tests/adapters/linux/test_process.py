@@ -142,16 +142,3 @@ async def test_a_pidfd_tells_the_end() -> None:
             await process.wait_exit(descriptor)
         os.close(descriptor)
         assert child.wait() == -signal.SIGTERM
-
-
-def test_processes_that_may_not_be_inspected_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes whose files in /proc are refused, as with hidepid=1, are left out of the list."""
-    fields = process_identity.stat_fields
-
-    def refused(pid: int) -> list[bytes]:
-        if pid != os.getpid():
-            raise PermissionError(1, "Operation not permitted", f"/proc/{pid}/stat")
-        return fields(pid)
-
-    monkeypatch.setattr(process, "stat_fields", refused)
-    assert [entry.pid for entry in process.everyone()] == [os.getpid()]

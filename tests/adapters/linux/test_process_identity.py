@@ -1,8 +1,14 @@
 """The identity of a process, which distinguishes two processes of one pid, from the real /proc."""
 
 import os
+import shutil
 import subprocess
+import sys
+from pathlib import Path
 
+import pytest
+
+from omac.adapters.linux import process_identity
 from omac.adapters.linux.process_identity import boot_id, is_living, start_ticks, stat_fields
 
 
@@ -43,3 +49,34 @@ def test_a_process_is_known_by_pid_start_and_boot() -> None:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert not is_living(child.pid, ticks, boot)
     assert not is_living(child.pid, ticks, boot)
+
+
+HIDING = """\
+sleep 60 &
+mount -t proc -o hidepid=$1 proc /proc && exec setpriv --reuid=1 --regid=1 --clear-groups "$2" - $!
+"""
+UNSEEN = """
+import ctypes, signal, sys, time
+reader, writer = os.pipe()
+child, other = os.fork(), int(sys.argv[1])
+if not child:
+    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE, as omac does
+    os.write(writer, b"x")
+    time.sleep(60)
+os.read(reader, 1)
+print([stat_fields(child), is_living(child, 1, boot_id()), is_living(child, 1, "another boot")])
+print([stat_fields(other), is_living(other, 1, boot_id()), is_living(2**22 - 1, 1, boot_id())])
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+print(is_living(child, 1, boot_id()))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can mount a /proc that hides")
+@pytest.mark.parametrize("hidepid", ["1", "2"])
+def test_a_process_that_proc_hides(hidepid: str) -> None:
+    """A process of this user that /proc hides, as it hides omac, lives until it is reaped; others are not seen."""
+    source = Path(process_identity.__file__).read_text() + UNSEEN  # which that user may not read
+    line = ["unshare", "-mpf", "sh", "-c", HIDING, "sh", hidepid, os.path.realpath(sys.executable)]
+    done = subprocess.run(line, input=source, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["[[], True, False]", "[[], False, False]", "False"], done
