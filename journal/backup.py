@@ -71,6 +71,15 @@ def back_up(path: str, target: str) -> Copy:
     """Copy the journal at `path`, which may be in use, to the new file `target`. Raises Refusal."""
     require_free(path, target)
     try:
+        return _backed_up(path, target)
+    except Refusal as refusal:
+        if refusal.reason == "journal-damaged":
+            inspect(path)  # where the journal is damaged, the refusal names that, and not its copy, which is gone
+        raise
+
+
+def _backed_up(path: str, target: str) -> Copy:
+    try:
         os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         raise _taken(target) from None

@@ -17,7 +17,7 @@ from omac.adapters.facade.proxy import Exchange, Forwarded
 from omac.adapters.http.accepting import HEAD_BYTES_MAX, serve_heads
 from omac.adapters.http.http1 import parse_request_head, request_line
 from omac.adapters.http.slots import Slot
-from omac.adapters.http.wire import Wire, drain
+from omac.adapters.http.wire import ClientGone, Wire, drain
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.settings.owner_limits import HEAD_BYTES, how_to_change
 from omac.services.access.port import AccessRecorder, Request
@@ -187,8 +187,12 @@ class FacadeConnection:
             await self._client.linger()
 
     async def _send(self, answer: bytes) -> None:
+        """Send an answer. Raises ClientGone, also when the client does not take it in time: no other may follow a part
+        of it."""
         with trio.move_on_after(self._limits.head_timeout_s):
             await self._client.send(answer)
+            return
+        raise ClientGone("the client did not read its answer")
 
 
 def _of_owner(refusal: Refusal) -> Refusal:

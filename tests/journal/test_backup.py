@@ -12,7 +12,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.journal.backup import back_up, inspect, restore
 from omac.journal.mark import Mark
 
-from .damage import DAMAGE, append_calls, journal_of, read
+from .damage import DAMAGE, append_calls, destroyed, journal_of, read
 
 
 def mark_of(path: Path) -> Mark:
@@ -54,6 +54,23 @@ def test_a_backup_is_of_one_moment(path: Path, tmp_path: Path) -> None:
         assert len(read(tmp_path / f"{copies}.db")) == copy.position
     writer.join()
     journal.close()
+
+
+def test_a_backup_of_a_damaged_journal_names_that(path: Path, tmp_path: Path) -> None:
+    """A refusal for a page that is destroyed names the journal, and never the copy, which is gone."""
+    journal_of(path)
+    target, refusals = str(tmp_path / "copy.db"), list[Refusal]()
+    for _ in destroyed(path):
+        try:
+            back_up(str(path), target)
+            os.unlink(target)  # a page that nothing uses
+        except Refusal as refusal:
+            refusals.append(refusal)
+        assert not os.path.lexists(target)
+    assert len(refusals) > 10
+    for refused in refusals:
+        assert str(path) in refused.message
+        assert all(target not in text for text in (refused.message, *refused.fix)), refused
 
 
 def test_a_backup_replaces_nothing(path: Path, tmp_path: Path) -> None:

@@ -91,6 +91,22 @@ async def test_an_admission_that_fails_is_the_answer(build: Build, replies: Repl
     assert house.gate.transcript == [("admit", "POST", "/")]
 
 
+async def test_no_answer_follows_one_that_was_cut_off(build: Build) -> None:
+    """The connection of a client that does not read its refusals ends behind the first that it did not take."""
+    house = await build(None, head_timeout_s=0.1)
+    house.gate.resolve_error = Refusal("skill-broken", "x" * 1_000_000)
+    client = await house.client()
+    client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    for _ in range(12):
+        await client.ask("GET", "/")
+    await trio.sleep(1)
+    with contextlib.suppress(trio.BrokenResourceError):  # its requests were not read to their end
+        client.buffer = await client.rest()
+    *whole, last = client.buffer.split(b"HTTP/1.1 ")
+    assert all(len(answer) > 1_000_000 for answer in whole[1:])
+    assert len(last) < 1_000_000
+
+
 async def test_keep_alive_and_pipelining_keep_the_order(build: Build, read_request: Any) -> None:
     """Requests sent at once are answered one after the other, bodies and refusals included."""
     all_sent = trio.Event()
