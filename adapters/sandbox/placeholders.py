@@ -15,7 +15,7 @@ import os
 from omac.adapters.files import atomic, bounded, lock
 from omac.adapters.files.nearest import look_at, make_private
 from omac.adapters.files.without_links import opened_without_links
-from omac.domain.kernel.refusal import Refusal, list_command
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ class Placeholders:
             atomic.write_all(self._list, "".join(made).encode())
         except OSError as problem:
             message = f"the placeholder {at} cannot be made: {problem.strerror}"
-            raise Refusal("path-changed", message, fix=[list_command(os.path.dirname(at))]) from problem
+            folder = os.path.dirname(at)
+            raise Refusal("path-changed", message, fix=[f"df -h {quoted(folder)}", list_command(folder)]) from problem
 
     def end(self) -> None:
         """Release them; the last launch removes all that were made and are still as they were made."""

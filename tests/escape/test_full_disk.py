@@ -11,7 +11,7 @@ import pytest
 from escape.left_behind import PRELUDE, Ground, ground_of
 from escape.test_last_look import ARMED, NESTED, begun
 from polling import eventually
-from real_sandbox import USERS
+from real_sandbox import USERS, box
 
 DISK_KIB = 16_000
 SETTINGS = 'seq 3000 | sed "s/.*/[branch \\"&\\"]\\n\\tdescription = of a branch/" > .git/config; '
@@ -101,6 +101,25 @@ def test_unreadable_files_and_another_disk(apart: Ground) -> None:
     hook = apart.project / "aaa/.git/hooks/pre-commit"
     assert not hook.exists(), done
     assert f"{hook}: " in done.err
+
+
+@pytest.mark.parametrize("uid", USERS)
+def test_at_launch(uid: int) -> None:
+    """A launch is refused where its project's disk is full, with the command that shows that, and leaves nothing."""
+    with box(uid) as world:
+        size = f"size=400k,uid={uid},gid={uid},mode=700"
+        subprocess.run(("mount", "-t", "tmpfs", "-o", size, "tmpfs", str(world.workdir)), check=True)
+        try:
+            assert world.host("git", "init", "-q").status == 0
+            before = sorted(world.workdir.rglob("*"))
+            world.host("sh", "-c", "cat /dev/zero > ballast")
+            done = world.run("true")
+            assert (done.status, "No space left on device" in done.err, "df -h" in done.err) == (7, True, True), done
+            (world.workdir / "ballast").unlink()
+            assert sorted(world.workdir.rglob("*")) == before
+            assert world.run("true").status == 0
+        finally:
+            subprocess.run(("umount", "--lazy", str(world.workdir)), check=True)
 
 
 def _require_harmless(ground: Ground, said: str) -> None:
