@@ -190,6 +190,8 @@ def test_tokens(used: Omac, keeper: Keeper, prepare: Any, says: str) -> None:
     prepare(file)
     done = ran(used)
     assert says in done.err
+    proposed = [line for line in used.process("doctor").out.splitlines() if line.startswith("  try: ls ")]
+    assert proposed[0].endswith(str(file))
     assert text not in done.err + used.ok("audit", "--json")
     assert keeper.received() == []
 

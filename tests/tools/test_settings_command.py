@@ -195,6 +195,8 @@ def test_what_was_done_is_said(environment: Environment, capsys: pytest.CaptureF
         "secrets.store is vault already: where new secrets are kept",
         "secrets.store: yours is removed; now auto applies",
     ]
+    change(environment, "guard.scratch", None)
+    assert capsys.readouterr().out == "guard.scratch: yours is not there; now no value applies\n"
     first = "omac: OMAC_SECRETS_STORE is in the environment, and overrides this there"
     assert [line for line in warnings.splitlines() if "environment" in line] == [first] * 3
 

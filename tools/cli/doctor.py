@@ -92,7 +92,7 @@ def _witness(witness: FoundWitness) -> Diagnosis:
     size = counted(state.size, "event")
     if state.problem:
         says = f"{witness.name} does not get checkpoints: {state.problem}; the last it has counts {size}"
-        fix = [list_command(witness.name)] if witness.name.startswith("/") else []
+        fix = [list_command(witness.file)] if witness.file else []
         if witness.is_contested:
             fix = [
                 "omac checkpoint --received > kept.txt  # where the witness runs: what it keeps",

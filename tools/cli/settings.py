@@ -52,7 +52,8 @@ def _change(
 
     changed = change_user_setting(environment, journal, clock, setting, value)
     if value is None:
-        print_folded(f"{setting.name}: yours is {'removed' if changed else 'not there'}; now {setting.default} applies")
+        default = setting.default or "no value"
+        print_folded(f"{setting.name}: yours is {'removed' if changed else 'not there'}; now {default} applies")
     else:
         print_folded(f"{setting.name} is {quoted(value)}{'' if changed else ' already'}: {setting.meaning}")
     report("a running server keeps the settings it started with")

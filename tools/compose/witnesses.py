@@ -24,12 +24,14 @@ from omac.tools.compose.state import StateDir, host_id
 
 class FoundWitness(NamedTuple):
     """The witness that keeps checkpoints ("" for none), whether the settings refuse any, and the outcome of the last
-    deliveries. `is_emptied`: its file is without the last of them."""
+    deliveries. `is_emptied`: its file is without the last of them. `file` is where it keeps them, or where the token of
+    one elsewhere is; "" for none."""
 
     name: str
     is_refused: bool
     state: witness.Witnessed
     is_emptied: bool = False
+    file: str = ""
 
     @property
     def is_contested(self) -> bool:
@@ -54,7 +56,9 @@ def found_witness(environment: Mapping[str, str], state: StateDir) -> FoundWitne
     means = witness_of(resolved)
     name = means.name if means else ""
     is_emptied = isinstance(means, NoteFile) and delivered.witness == name and means.lacks(delivered.size)
-    return FoundWitness(name, resolved["journal.witness"].value == "none", delivered, is_emptied)
+    is_remote = "://" in name
+    file = resolved["journal.witness_token"].value if is_remote else name if name.startswith("/") else ""
+    return FoundWitness(name, resolved["journal.witness"].value == "none", delivered, is_emptied, file)
 
 
 def witness_of(resolved: Mapping[str, Resolved], signer: Signer | None = None) -> Witness | None:
