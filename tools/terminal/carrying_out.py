@@ -37,6 +37,10 @@ def carry_out(invocation: Invocation, command: Callable[[], int]) -> int:
             status = BROKEN_PIPE if hung_up else _report(_removed_folder() or error)  # removed meanwhile
         except Exception as error:
             status = _report(error)
+        except BaseExceptionGroup as problems:
+            if problems.subgroup(KeyboardInterrupt) is None:
+                raise
+            status = INTERRUPTED  # within tasks
     return status
 
 
