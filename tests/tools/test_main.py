@@ -1,15 +1,18 @@
 """tools/main.py as a function: a call sees its own arguments, and nothing of the process or of another call."""
 
 import ast
+import errno
 import io
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import trio
 
 import omac.tools
 from omac.domain.kernel.refusal import Refusal
@@ -147,6 +150,36 @@ def _reaches_for_the_process(node: ast.expr) -> bool:
             return not any(keyword.arg == "file" for keyword in keywords)
         case _:
             return False
+
+
+def test_an_interrupt_within_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in one of several tasks, such as those of an ingestion, ends a command as it does elsewhere."""
+
+    async def interrupted() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    async def tasks() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            nursery.start_soon(interrupted)
+
+    monkeypatch.setattr("omac.tools.main._run", lambda _: trio.run(tasks))
+    assert called(house(tmp_path / "a"), "status") == (130, "", "")
+
+
+def test_a_limit_is_no_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit of the system that omac reaches is reported as what it is."""
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "/proc/1/stat")
+
+    monkeypatch.setattr("omac.tools.cli.settings.show", fail)
+    status, out, err = called(house(tmp_path / "a"), "settings", "show")
+    assert (status, out) == (1, "")
+    assert err == (
+        "omac: the system refused what omac needs: /proc/1/stat: Too many open files\n"
+        "  try: ulimit -a  # the limits of this shell\n"
+    )
 
 
 def test_a_defect_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

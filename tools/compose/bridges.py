@@ -49,7 +49,7 @@ def project_file(harness: Harness, program: str) -> BridgeFile:
     assert harness.hook is not None
     try:
         project = os.fsdecode(top_level(os.getcwdb()))
-    except Unclear as problem:
+    except (Unclear, OSError) as problem:
         raise Refusal("directory-missing", f"the current directory: {problem}", fix=["pwd"]) from None
     file = of_project(harness.hook.file, project)
     return BridgeFile(harness.name, file, _commands(harness, program), harness.hook)

@@ -44,10 +44,10 @@ def main(verb: str, argv: list[str]) -> int:
     if argv in (["-h"], ["--help"]):
         os.write(1, USAGE.encode())
         return 0
-    environment = installed_environment(os.environ) if argv == [INSTALLED] else os.environ
-    if environment is None:
-        return 0
     try:
+        environment = installed_environment(os.environ) if argv == [INSTALLED] else os.environ
+        if environment is None:
+            return 0
         payload = json.loads(sys.stdin.buffer.read(PAYLOAD_BYTES_MAX))
         session = payload.get("session_id") if isinstance(payload, dict) else None
         if not isinstance(session, str) or not session:
@@ -59,7 +59,7 @@ def main(verb: str, argv: list[str]) -> int:
     except Refusal as refusal:
         _report(refusal.message)
     except (OSError, ValueError, RecursionError) as problem:
-        _report(f"the hook's input cannot be used: {problem}")
+        _report(f"the hook cannot do its work: {problem}")
     return 0
 
 
@@ -78,7 +78,7 @@ def installed_environment(environment: Mapping[str, str]) -> Mapping[str, str] |
     started = next((environment[name] for name in named if environment.get(name)), os.getcwd())
     try:
         project = os.fsdecode(top_level(os.fsencode(started)))
-    except Unclear:
+    except (Unclear, OSError):
         project = started
     return {**environment, "OMAC_WORKDIR": project, "OMAC_CONTROL_SOCKET": socket, "OMAC_CONTROL_TOKEN_FILE": token}
 

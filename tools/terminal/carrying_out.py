@@ -9,7 +9,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 
 import omac
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.exhaustion import is_exhaustion
+from omac.domain.kernel.refusal import Refusal, problem_of
 from omac.domain.kernel.terminal_escaping import printable
 from omac.tools.entry import MISSING, not_whole
 from omac.tools.terminal.invocation import Invocation, current, nobody_reads, typed_with, working_for
@@ -37,6 +38,10 @@ def carry_out(invocation: Invocation, command: Callable[[], int]) -> int:
             status = BROKEN_PIPE if hung_up else _report(_removed_folder() or error)  # removed meanwhile
         except Exception as error:
             status = _report(error)
+        except BaseExceptionGroup as problems:
+            if problems.subgroup(KeyboardInterrupt) is None:
+                raise
+            status = INTERRUPTED  # within tasks
     return status
 
 
@@ -144,6 +149,10 @@ def _report_defect(error: Exception) -> int:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         report(f"omac: no space is left for {error.filename or 'the output'}")
         report_fix(["df -h"])
+        return 1
+    if isinstance(error, OSError) and is_exhaustion(error):
+        report(f"omac: the system refused what omac needs: {problem_of(error)}")
+        report_fix(["ulimit -a  # the limits of this shell"])
         return 1
     report(f"omac: failed unexpectedly ({type(error).__name__}): this is a defect of omac")
     try:

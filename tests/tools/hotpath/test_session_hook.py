@@ -131,6 +131,18 @@ def test_an_agent_goes_on_without_omac(omac: Omac) -> None:
         assert "Traceback" not in done.err
 
 
+def test_a_project_that_is_gone(omac: Omac) -> None:
+    """The hook in a project that an agent names and that does not exist reports this and does not fail the agent."""
+    omac.serve()
+    omac.environment["CLAUDE_PROJECT_DIR"] = str(omac.root / "gone")
+    done = omac.process("hook", "session-start", "--installed", stdin=b'{"session_id": "s"}')
+    assert (done.status, done.out) == (0, ""), done
+    assert done.err.startswith(f"omac: {omac.root}/gone does not exist")
+    removing = ("sh", "-c", 'mkdir removed; cd removed; rmdir ../removed; exec "$@"', "sh")
+    done = omac.process("hook", "session-start", "--installed", stdin=b'{"session_id": "s"}', within=removing)
+    assert (done.status, done.out, done.err.startswith("omac: ")) == (0, "", True), done
+
+
 @pytest.mark.full
 def test_a_denial_inside_is_recorded(omac: Omac) -> None:
     """The write guard reports a denial by the bridge, and the audit shows it as claimed from inside."""
