@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from omac.domain.access.sealing import SegmentPruned, SegmentSealed
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.codec import Codec
 from omac.journal.leaves import HASHES, Contents
 from omac.journal.log_connection import ALL, JournalConnection
@@ -25,11 +25,11 @@ def damaged_segments(connection: JournalConnection) -> list[tuple[int, SegmentEr
             connection.require_listed(segment)
             findings.append((_first_altered(connection, segment, error), error))
     known = {finding.segment.first for _, finding in findings}
-    findings += [
-        (unlisted.segment.first, unlisted)
-        for unlisted in _listed_otherwise(connection)
-        if unlisted.segment.first not in known
-    ]
+    restore = f"omac journal restore BACKUP --journal {quoted(connection.path())}  # no file mends the list"
+    for unlisted in _listed_otherwise(connection):
+        if unlisted.segment.first not in known:
+            unlisted.fix = restore
+            findings.append((unlisted.segment.first, unlisted))
     return sorted(findings, key=lambda finding: finding[0])
 
 

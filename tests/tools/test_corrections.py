@@ -10,6 +10,14 @@ from contextlib import closing
 import pytest
 from real_omac import Done, Omac
 
+# An activation in the place of the event behind it, which cannot follow.
+SECOND_START = """
+    UPDATE event SET kind = begun.kind, body = begun.body
+    FROM (SELECT stream, version, kind, body FROM event WHERE kind IN
+          (SELECT id FROM name WHERE text = 'directory.activation-requested')) AS begun
+    WHERE event.stream = begun.stream AND event.version = begun.version + 1
+"""
+
 
 @pytest.fixture(scope="module")
 def used(house: Omac) -> Omac:
@@ -133,6 +141,10 @@ def test_a_command_for_another_journal(used: Omac) -> None:
     assert proposed("journal", "check") == [["journal", "repair", "--dry-run", *named]]
     assert proposed("journal", "repair") == [["journal", "repair", *named, "--yes"]]
     assert proposed("journal", "repair", "--position", "1") == [["journal", "check", *named]]
+    used.ok("journal", "repair", "--yes", *named)
+    with closing(sqlite3.connect(other, isolation_level=None)) as connection:
+        connection.execute(SECOND_START)
+    assert proposed("status") == [["journal", "check", *named], ["journal", "repair", *named]]
 
 
 @pytest.mark.parametrize(

@@ -435,6 +435,7 @@ def test_a_prune_that_nobody_recorded(original: tuple[Omac, list[str], Path], ho
     for command in ("audit verify", "journal check"):
         done = host.run(*command.split())
         assert (done.status, "segment-altered" in done.out, "Traceback" in done.err) == (10, True, False), done
+        assert ("omac journal restore BACKUP" in done.err, "install" in done.err) == (True, False), done
 
 
 def test_a_pruned_segment_that_is_missing(host: Omac) -> None:

@@ -102,9 +102,9 @@ def _report(error: Exception) -> int:
 
 def _whole(fix: str) -> str:
     """Return a command that can be pasted: options alone stand for what was typed, with these."""
-    if not fix.startswith("--"):
-        return fix
-    return typed_with(fix)
+    from omac.tools.terminal.typed_command import for_journal
+
+    return typed_with(fix) if fix.startswith("--") else for_journal(current().words, fix)
 
 
 def _show_example(error: Exception) -> None:

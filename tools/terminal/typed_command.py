@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from omac.domain.kernel.refusal import quoted
 
 SHORT = {"--lines": "-n"}
 OPTION = re.compile(r"(?:^|\s)(--[a-z][a-z-]*)(?=\s|$)")
 REMARK = "  # "
+JOURNAL = "--journal"
 
 
 def with_options(typed: Sequence[str], options: str) -> str:
@@ -21,6 +23,17 @@ def with_options(typed: Sequence[str], options: str) -> str:
     for name, value in zip(parts[::2], parts[1::2], strict=True):
         _put(line, name, value.strip())
     return " ".join(["omac", *line, *program]) + remark + says
+
+
+def for_journal(typed: Sequence[str], command: str) -> str:
+    """Return a command, about the journal that was typed if it is about one: `omac journal ...` without the option."""
+    line = [*typed[: typed.index("--")]] if "--" in typed else [*typed]
+    named = [value for word, value in pairwise(line) if word == JOURNAL]
+    named += [word.partition("=")[2] for word in line if word.startswith(f"{JOURNAL}=")]
+    if not named or not command.startswith("omac journal ") or JOURNAL in command:
+        return command
+    text, remark, says = command.partition(REMARK)
+    return f"{text} {JOURNAL} {quoted(named[-1])}{remark}{says}"
 
 
 def _put(line: list[str], name: str, value: str) -> None:
