@@ -22,7 +22,7 @@ from omac.domain.kernel.terminal_escaping import named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from omac.adapters.git.entry import Entry
     from omac.adapters.git.git_place import GitPlace
@@ -187,7 +187,7 @@ def _shortened(path: str, characters_max: int) -> str:
 class Inspection:
     """One pass. `baseline` is filled at launch, and read at the end, when there is a `quarantine`, or `while_running`:
     then only what must not wait for the end is judged. Of the `projects`, those that are `kept` are an agent's own;
-    what is `closed` in them is left alone, and settings have git run or read what is `named`."""
+    what is `closed` in them is left alone, and settings name what is `named`."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class Inspection:
         while_running: bool = False,
         kept: tuple[str, ...] = (),
         closed: Iterable[str] = (),
-        named: Iterable[str] = (),
+        named: Mapping[str, str] | None = None,
     ) -> None:
         self.projects = projects
         self.baseline = baseline
@@ -208,7 +208,7 @@ class Inspection:
         self.while_running = while_running
         self.kept = kept
         self.closed = frozenset(closed)
-        self.named = frozenset(named)
+        self.named = named or {}  # who obeys it, by path
         self.is_hurried = self.is_cut = False
         self.by_themselves: frozenset[str] = frozenset()  # git folders that the launch knew
         self.findings: list[Finding] = []

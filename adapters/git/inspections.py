@@ -32,11 +32,11 @@ def note(
     kept: tuple[str, ...] = (),
     closed: Iterable[str] = (),
     *,
-    named: Iterable[str] = (),
+    named: Mapping[str, str] | None = None,
 ) -> Baseline:
     """Return what is there at launch, in the projects and the git folders that the program will be able to write; of
     the projects, those that are `kept` are an agent's own, and what is `closed` cannot be written after all. Settings
-    have git run or read what is `named`."""
+    name what is `named`, by whom it is obeyed."""
     baseline = Baseline(since_ns)
     for path, folder in folders.items():
         if folder.worktree in projects and (commit := tracked_files.commit_of(path, folder.common)):
@@ -57,7 +57,7 @@ def act(
     kept: tuple[str, ...] = (),
     closed: Iterable[str] = (),
     *,
-    named: Iterable[str] = (),
+    named: Mapping[str, str] | None = None,
 ) -> list[Finding]:
     """Judge what the program left, set aside what the grammar does not allow, and return what a person should know."""
     inspection = Inspection(

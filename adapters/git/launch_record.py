@@ -28,7 +28,7 @@ _VERSION = 1
 class Record:
     """One launch. `places` are the folders that it can write, `fenced` those in which it can make no link, nor move
     one or a folder there; `kept` are those of `projects` that are an agent's own in the home, `closed` the paths in
-    them below which it can write nothing, each with its birth, `named` those that settings have git run or read.
+    them below which it can write nothing, each with its birth, `named` those that settings name, with who obeys them.
     `baseline` is None until the record is complete; `init` is the sandbox's first process: its pid, its start ticks,
     the boot. `descriptor` is its file, locked, or -1; `is_busy`: somebody inspects for it."""
 
@@ -40,7 +40,7 @@ class Record:
         self.projects: tuple[str, ...] = ()
         self.kept: tuple[str, ...] = ()
         self.closed: dict[str, bytes] = {}
-        self.named: tuple[str, ...] = ()
+        self.named: dict[str, str] = {}
         self.folders: dict[str, Folder] = {}
         self.sessions: list[Session] = []
         self.narrowed: dict[str, Narrowed] = {}
@@ -91,7 +91,6 @@ class Record:
             fenced=self.fenced,
             projects=self.projects,
             kept=self.kept,
-            named=self.named,
             sessions=[session.state() for session in self.sessions],
             folders={
                 path: [folder.role, folder.worktree, folder.common, folder.only, folder.pinned]
@@ -106,7 +105,7 @@ class Record:
         sessions = [session.state() for session in self.sessions]
         copies = [copy.state() for copy in self.copies]
         baseline = _baseline_written(self.baseline)
-        return _line(sessions=sessions, copies=copies, closed=self.closed, baseline=baseline)
+        return _line(sessions=sessions, copies=copies, closed=self.closed, named=self.named, baseline=baseline)
 
     def begun(self) -> bytes:
         """Return the third line."""
@@ -125,7 +124,7 @@ def record_of(name: str, layouts: Sequence[Layout], began_ns: int, *, fence: boo
     record = Record(name, began_ns, (*projects, *(path for path in folders if path not in fenced)), fenced)
     record.projects, record.folders = projects, folders
     record.kept = tuple(layout.workdir for layout in layouts if layout.agents)
-    record.named = tuple(path for layout in layouts for path in layout.named)
+    record.named = {path: who for layout in layouts for path, who in layout.named.items()}
     record.closed = dict.fromkeys((path for layout in layouts for path in layout.closed), b"")
     record.sessions = [session for layout in layouts for session in layout.sessions]
     record.copies = [copy for layout in layouts for copy in layout.copies]
@@ -144,7 +143,6 @@ def parsed(name: str, content: bytes) -> Record:
         raise ValueError(head["version"])
     record = Record(name, head["began_ns"], tuple(head["places"]), tuple(head["fenced"]))
     record.projects, record.kept = tuple(head["projects"]), tuple(head["kept"])
-    record.named = tuple(head.get("named", ()))  # an earlier omac wrote none
     for path, (role, worktree, common, only, *pinned) in head["folders"].items():  # an earlier omac wrote no pins
         record.folders[path] = Folder(role, worktree, common, tuple(only), *map(tuple, pinned))
     record.narrowed = {git: Narrowed(refs, own) for git, (refs, own) in head["narrowed"].items()}
@@ -154,6 +152,7 @@ def parsed(name: str, content: bytes) -> Record:
         record.sessions = [Session.of_state(state) for state in noted["sessions"]]
         record.copies = [ConfigCopy.of_state(state) for state in noted["copies"]]
         record.closed = noted.get("closed", {})  # an earlier omac wrote none here
+        record.named = noted.get("named", {})  # nor these
         record.baseline = _baseline_of(noted["baseline"])
     if len(lines) > 2:
         pid, ticks, boot = literal_eval(lines[2].decode())["init"]
@@ -184,7 +183,7 @@ def merged(records: list[Record]) -> Record:
     for number, record in enumerate(records):
         whole.projects += tuple(path for path in record.projects if path not in whole.projects)
         whole.kept += tuple(path for path in record.kept if path not in whole.kept)
-        whole.named += tuple(path for path in record.named if path not in whole.named)
+        whole.named |= record.named
         whole.sessions += record.sessions
         whole.copies += record.copies
         for path, folder in record.folders.items():

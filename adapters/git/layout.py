@@ -38,6 +38,7 @@ NONE_CLOSED = Closing()
 REFTABLE_GIT = (2, 45)  # the first git that reads the format
 
 
+BY_GIT = "git, as its settings name it,"  # obeys a file
 BEHIND_A_LINK = "is behind a link that was not there"
 
 
@@ -63,8 +64,8 @@ class Layout:
     `entries` come beside the workdir's own; in the folders of `fence` no link, FIFO or socket may be made; `warnings`
     are for a person; loose objects in the folders `objects` are to be unshared. The rest is for `prepare` and the
     inspection at the end: `repositories` that were found, the git `folders` that the program can write, by path, those
-    `narrowed` to one branch, the paths in the workdir that are `closed` to the program, those that settings have git
-    run or read (`named`), and the `sessions` of refs.
+    `narrowed` to one branch, the paths in the workdir that are `closed` to the program, those that settings name, with
+    who obeys them (`named`), and the `sessions` of refs.
     `agents`: it is not of a project, but of a folder that an agent keeps in the home.
     """
 
@@ -76,7 +77,7 @@ class Layout:
         self.fence: tuple[str, ...] = ()
         self.objects: tuple[str, ...] = ()
         self.closed: tuple[str, ...] = ()
-        self.named: tuple[str, ...] = ()
+        self.named: dict[str, str] = {}
         self.warnings: tuple[str, ...] = ()
         self.repositories: list[Repository] = []
         self.folders: dict[str, Folder] = {}
@@ -366,7 +367,8 @@ def _inspected(layout: Layout, folders: Folders, pins: Pins, obeyed: Iterable[st
         roots.setdefault(repository.git, repository.root)
     gits = (*folders.whole, *folders.admins, *(session.common for session in layout.sessions))
     pinned = (entry.path for entry in pins.entries.values() if entry.access != WRITE)
-    layout.named = tuple(path for path in pinned if not path.endswith("/.git") and not below_any(path, gits))
+    named = [path for path in pinned if not path.endswith("/.git") and not below_any(path, gits)]
+    layout.named = dict.fromkeys(named, BY_GIT)
     kept = (*obeyed, *layout.named)
 
     def within(root: str) -> tuple[str, ...]:

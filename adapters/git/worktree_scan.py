@@ -20,7 +20,6 @@ from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.folder import ADMIN, ALL_MARKS, MARKS, WHOLE, Folder
 from omac.domain.sandbox.autorun_files import OF_OTHERS, Obeyed
 
-GIT = "git, as its settings name it,"  # obeys a file
 MARGIN_NS = 20_000_000  # files are stamped with a clock that lags by up to a tick
 _SET_ID = stat.S_ISUID | stat.S_ISGID
 
@@ -28,13 +27,15 @@ _SET_ID = stat.S_ISUID | stat.S_ISGID
 class _Level:
     """A folder on the way down."""
 
-    __slots__ = ("folder", "is_changed", "is_named", "marks", "obeyed", "path", "scan")
+    __slots__ = ("folder", "is_changed", "marks", "named_by", "obeyed", "path", "scan")
 
-    def __init__(self, folder: int, path: str, since_ns: int, obeyed: Obeyed | None, *, is_named: bool = False) -> None:
+    def __init__(
+        self, folder: int, path: str, since_ns: int, obeyed: Obeyed | None, named_by: str | None = None
+    ) -> None:
         self.folder = folder
         self.path = path
         self.obeyed = obeyed  # None: what is in it is others'
-        self.is_named = is_named  # by settings, by which git runs or reads what is in it
+        self.named_by = named_by  # settings of a program that obeys what is in it
         self.is_changed = os.fstat(folder).st_ctime_ns >= since_ns
         self.marks = 0
         self.scan = os.scandir(folder)
@@ -124,8 +125,8 @@ class WorktreeScan:
             self._enter(level, entry)
         elif not self._inspection.is_hurried:
             who = level.obeyed.by(name) if level.obeyed else None
-            if self._named and who is None and self._is_named(level, name):
-                who = GIT
+            if self._named and who is None:
+                who = self._named_by(level, name)
             if who is not None or not entry.is_file(follow_symlinks=False):
                 self._file(level, entry, who)
             if self._is_last and level.is_changed and entry.stat(follow_symlinks=False).st_mode & _SET_ID:
@@ -148,12 +149,11 @@ class WorktreeScan:
                 self._report_unread(path, error)
             return
         obeyed = None if level.obeyed is None or name in OF_OTHERS else Obeyed(path[self._below :])
-        is_named = self._is_named(level, name)
-        self._levels.append(_Level(folder, path, self._since_ns, obeyed, is_named=is_named))
+        self._levels.append(_Level(folder, path, self._since_ns, obeyed, self._named_by(level, name)))
 
-    def _is_named(self, level: _Level, name: str) -> bool:
-        """Return whether settings name an entry, or a folder around it."""
-        return level.is_named or f"{level.path}/{name}" in self._named
+    def _named_by(self, level: _Level, name: str) -> str | None:
+        """Return who obeys an entry because settings name it, or a folder around it; None: nobody."""
+        return self._named.get(f"{level.path}/{name}", level.named_by)
 
     def _file(self, level: _Level, entry: os.DirEntry[str], who: str | None) -> None:
         """A file that a program obeys, or something that is no file."""

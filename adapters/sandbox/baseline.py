@@ -16,6 +16,7 @@ import os
 import stat
 
 from omac.adapters.linux.resolve_symlinks import resolve_symlinks
+from omac.domain.harness.table import PROJECT_SETTINGS
 from omac.domain.kernel.paths import below
 from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, governing
 from omac.domain.sandbox.environment import CERTIFICATES
@@ -112,6 +113,16 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
         else:
             granted += _kept(path, READ, f"a command of {harness.name}'s settings", home, granted)
     return placed(granted), warnings
+
+
+def files_of_settings(project: str, home: str, environment: Mapping[str, str], harness: Harness | None) -> list[str]:
+    """Return the files of a project that settings of agents name: those in the project, and the user's of the
+    harness."""
+    from omac.adapters.sandbox.named_files import named_files  # while the sandbox is built
+
+    settings = [f"{project}/{name}" for name in PROJECT_SETTINGS]
+    settings += [_expand(name, harness, home, environment) for name in harness.settings] if harness else []
+    return named_files(settings, project, resolve_symlinks(home)[1])
 
 
 def _loose_link(path: str, entries: Sequence[Entry]) -> str:

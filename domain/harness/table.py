@@ -11,6 +11,12 @@ if TYPE_CHECKING:
 
 HARNESSES: tuple[Harness, ...] = tuple(map(load, NAMES))
 DEFAULT_HARNESS: Harness = HARNESSES[0]
+_ALSO = """
+    .cursor/mcp.json .gemini/settings.json .mcp.json .opencode/opencode.json .opencode/opencode.jsonc .vscode/mcp.json
+    opencode.json opencode.jsonc
+"""
+# Settings in a project that may name commands: agents run these by themselves.
+PROJECT_SETTINGS = tuple(dict.fromkeys((*(name for harness in HARNESSES for name in harness.settings), *_ALSO.split())))
 
 
 def harness_named(name: str, command: str = "--harness") -> Harness:

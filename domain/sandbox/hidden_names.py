@@ -26,6 +26,10 @@ MARKER = b"""\
 # To show all such files:  omac sandbox run --allow-env-files ...   (in a profile: allow_env_files = true)
 # To show this one:        omac sandbox run --read PATH ...
 """
+SOCKET_MARKER = b"""\
+# omac hides a socket here: who connects to it acts by a program outside the sandbox.
+# To show it:  omac sandbox run --allow PATH ...
+"""
 MARKER_OIDS = {  # git's names for it, by the bytes of an object id: SHA-1, SHA-256
     20: "1059528f9bc5b41dd431854420ef69b1fc829570",
     32: "7a9b272bf5a6c08dc452270fcb6ea4f30de821ac4ca2c784027e5339a9602b9b",

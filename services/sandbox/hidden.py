@@ -15,7 +15,7 @@ from __future__ import annotations
 from omac.domain.kernel.paths import below_any
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.confinement import DENY, LINK, READ, SOCKETS_OUTSIDE, WRITE, Entry, governing
-from omac.domain.sandbox.hidden_names import ENTRIES_MAX, MARKER, NAMES_SHOWN, HiddenNames
+from omac.domain.sandbox.hidden_names import ENTRIES_MAX, MARKER, NAMES_SHOWN, SOCKET_MARKER, HiddenNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class HiddenSearch:
                     hidden[real] = Entry(real, DENY, "may hold secrets: --allow-env-files shows it", content=MARKER)
             self._hide_unread(files, entries, hidden)
         self._sockets = self._shown_sockets(entries, {entry.path for entry in granted})
-        hidden |= {path: Entry(path, DENY, SOCKETS_OUTSIDE) for path in self._sockets}
+        hidden |= {path: Entry(path, DENY, SOCKETS_OUTSIDE, content=SOCKET_MARKER) for path in self._sockets}
         if len(hidden) > FILES_MAX:
             first = next(iter(hidden))
             message = f"{len(hidden)} files have names to hide, {first} among them; the limit is {FILES_MAX}"

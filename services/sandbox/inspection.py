@@ -6,6 +6,8 @@ the next one that overlaps, or by whoever calls `inspect_due`.
 
 from __future__ import annotations
 
+from omac.domain.harness.table import harness_named
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from omac.services.sandbox.policy import SandboxPlan
     from omac.services.sandbox.ports import DueRecords, Opaque, SandboxPorts
 
+BY_AGENT = "an agent, as its settings name it,"  # obeys a file
 RECORDED_CHARACTERS_MAX = 8_000  # of a record, in which one may take six bytes
 
 
@@ -28,6 +31,7 @@ class LaunchInspection:
         self._own = records
         self._name = name = records.id
         layouts = list(plan.layouts.values())
+        self._harness = harness_named(plan.request.harness) if plan.request.harness else None
         self._records = steps.records(name, layouts, ports.now_ns(), fence=bool(plan.policy.fence))
         self._pending = steps.pending(ports.state)
         self.findings: list[str] = []
@@ -56,12 +60,21 @@ class LaunchInspection:
         if self._exposed:
             self._steps.load()
         for record in self._records:
+            record.named = self._named_by_agents(record) | record.named
             is_whole, flushing = self._steps.note(record, self._pending)
             if not is_whole:
                 self._ports.report(
                     f"{record.projects[0]} has more than can be noted now: the rest of it counts as new at the end"
                 )
             self._flushing.append(flushing)
+
+    def _named_by_agents(self, record: Opaque) -> dict[str, str]:
+        """Return the files in the projects of a record which settings of agents name, with who obeys them."""
+        ports = self._ports
+        projects = [project for project in record.projects if project not in record.kept]
+        find = ports.base.files_of_settings
+        named = [find(project, ports.home, ports.environment, self._harness) for project in projects]
+        return {path: BY_AGENT for paths in named for path in paths}
 
     def begun(self, pid: int) -> None:
         """Record the process that the sandbox began with; what is there is on disk then. Raises OSError."""

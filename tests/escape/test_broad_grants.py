@@ -157,6 +157,8 @@ def test_sockets_in_what_is_granted(world: Box) -> None:
         assert (done.out, str(editor) in done.err) == ("", True), done
         named = world.run(*line, options=(*options, "--allow", str(editor), "--read", str(within)))
         assert named.out == "editor\nbus\n", named
+        copied = world.run("sh", "-c", "tar -cf /tmp/all editor deep && cat editor")
+        assert (copied.status, "omac hides a socket here" in copied.out) == (0, True), copied
         replaced = "import os, socket; os.unlink('left'); socket.socket(socket.AF_UNIX).bind('left'); print('own')"
         assert world.run("python3", "-c", replaced).out == "own\n"
         assert world.run("echo", "landlock", options=("--backend", "landlock")).out == "landlock\n"

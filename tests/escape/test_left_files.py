@@ -1,5 +1,6 @@
 """Files that an agent leaves for omac itself, or for other programs of the host, to read."""
 
+import json
 import os
 import resource
 import subprocess
@@ -164,6 +165,42 @@ def test_files_that_programs_obey(ground: Ground) -> None:
     ground.renew("plain")
     report = findings(ground, script.format(OTHERS))
     assert not [name for name in OTHERS.split() if f"/project/{name}" in report]
+
+
+SETTINGS = {
+    ".claude/settings.json": {
+        "hooks": {"Stop": [{"hooks": [{"command": 'bash "$CLAUDE_PROJECT_DIR"/scripts/hook.sh --fix'}]}]},
+        "statusLine": {"command": "./tools/line"},
+    },
+    ".mcp.json": {"mcpServers": {"notes": {"command": "node", "args": ["servers/notes.js"]}}},
+    "opencode.json": {"mcp": {"more": {"command": ["python3", "${workspaceFolder}/servers/more.py"]}}},
+}
+NAMED = "scripts/hook.sh tools/line servers/notes.js servers/more.py"
+
+
+def test_scripts_that_settings_of_agents_name(ground: Ground) -> None:
+    """A changed script that an agent runs by itself, since settings of the project name it, is reported."""
+    ground.renew("plain")
+    ground.person(f"mkdir -p .claude scripts tools servers; touch scripts/other {NAMED}")
+    for path, settings in SETTINGS.items():
+        ground.world.give(ground.project / path, json.dumps(settings))
+    assert "an agent" not in findings(ground, f"cat {NAMED}; echo x > scripts/other")
+    report = findings(ground, f"for f in {NAMED}; do echo x >> $f; done; echo y > scripts/other")
+    assert [name for name in NAMED.split() if f"/{name}: is new or changed, and an agent" not in report] == []
+    assert "scripts/other" not in report
+
+
+@pytest.mark.parametrize("content", ["[" * 60_000, '{"command": "' + "a " * 30_000 + '"}', '{"command": "\\u0000/x"}'])
+def test_settings_of_agents_that_an_agent_left(ground: Ground, content: str) -> None:
+    """Settings that are hard to read, and words that are no paths, keep no launch waiting."""
+    ground.renew("plain")
+    for path in SETTINGS:
+        ground.world.give(ground.project / path, content)
+    ground.world.give(ground.project / ".codex/config.toml", f"{'a.' * 4_000}a = 1")
+    start = time.monotonic()
+    done = ground.agent("echo ran")
+    assert (done.out, "Traceback" in done.err) == ("ran\n", False), done
+    assert time.monotonic() - start < 15
 
 
 def test_folders_of_other_programs_among_gits_files(ground: Ground) -> None:

@@ -1,0 +1,46 @@
+"""Files of a project that settings of agents name: hooks, status lines, servers, instructions. Agents run or obey these
+by themselves, whatever they are called.
+
+The settings are not parsed, which would take a launch longer than all the rest: each word of theirs counts that is the
+path of a file.
+"""
+
+from __future__ import annotations
+
+import os
+
+from omac.adapters.files import bounded
+from omac.domain.kernel.paths import below
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SETTINGS_BYTES_MAX = 64 << 10  # of a file: an agent may have left any
+FILES_MAX = 200
+_VARIABLES = ("CLAUDE_PROJECT_DIR", "PWD", "workspaceFolder")  # that stand for the project
+_BETWEEN_WORDS = str.maketrans(dict.fromkeys("\"'`,;:=|&()<>[]{}\n\t\r", " "))
+
+
+def named_files(settings: Iterable[str], project: str, home: str) -> list[str]:
+    """Return the files of a canonical project that settings files name by a path, with no blank in it."""
+    words: dict[str, None] = {}
+    for file in settings:
+        try:
+            content = bounded.read(file, SETTINGS_BYTES_MAX, follow=True)
+        except OSError:
+            continue  # there is none, or it is too long
+        words |= dict.fromkeys(_words(content.decode(errors="replace"), project))
+    found: dict[str, None] = {}
+    for word in words:
+        path = os.path.normpath(f"{home}{word[1:]}" if word.startswith("~/") else os.path.join(project, word))
+        if len(found) < FILES_MAX and below(path, project) and os.path.isfile(path):
+            found[path] = None
+    return list(found)
+
+
+def _words(text: str, project: str) -> list[str]:
+    text = text.replace('\\"', "")  # in JSON: "\"$DIR\"/hook.sh"
+    for name in _VARIABLES:
+        text = text.replace(f"${{{name}}}", project).replace(f"${name}", project)
+    return text.translate(_BETWEEN_WORDS).split()
