@@ -217,6 +217,11 @@ def _not_approved(skill: FoundSkill, mount: str, scope: SkillScope, known: Known
     elif was := approved or known.shared.approved:
         there = f" in {was.source}" if approved and was.source != skill.source else ""
         before, now = drift(was, registration.found)
+        if approved and before == now:
+            detail = (
+                f"{NOT_APPROVED}: its files were approved in {was.source}; in {skill.source} they need approval again"
+            )
+            return _broken(skill, mount, detail, (approve_command(skill, scope, registration.found),))
         detail = (
             f"{NOT_APPROVED}: its code is not what was approved{there}; it needs approval again "
             f"(approved {before}, found {now})"

@@ -23,16 +23,17 @@ EXAMPLES = ("dist", "example", "sample", "schema", "template", "tmpl", "tpl")  #
 
 MARKER = b"""\
 # omac hides this file from the sandbox: it may hold secrets. Programs in the sandbox read this text instead.
-# To show all such files:  omac sandbox run --allow-env-files ...   (in a profile: allow_env_files = true)
-# To show this one:        omac sandbox run --read PATH ...
+# To show .env files and the like:  omac sandbox run --allow-env-files ...   (in a profile: allow_env_files = true)
+# To show what --deny-name hides:   leave its pattern out   (in a profile: deny_names)
+# To show this one:                 omac sandbox run --read PATH ...
 """
 SOCKET_MARKER = b"""\
 # omac hides a socket here: who connects to it acts by a program outside the sandbox.
 # To show it:  omac sandbox run --allow PATH ...
 """
 MARKER_OIDS = {  # git's names for it, by the bytes of an object id: SHA-1, SHA-256
-    20: "1059528f9bc5b41dd431854420ef69b1fc829570",
-    32: "7a9b272bf5a6c08dc452270fcb6ea4f30de821ac4ca2c784027e5339a9602b9b",
+    20: "8b9552e0b89d73b0f31ae278c8f43abf820df0ec",
+    32: "c1b4b50564498f61276c86c5cc0e249bacc245fad4500d4db9850c2c8ea30f39",
 }
 
 

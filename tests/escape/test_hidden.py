@@ -122,6 +122,7 @@ def test_names_that_a_person_denies(world: Box) -> None:
     script = f"grep -rsl correct-horse . {docs}; true"
     hidden = world.run("sh", "-c", script, options=("--read", docs, "--deny-name", "*.pem", "--deny-name", "secrets"))
     assert sorted(hidden.out.split()) == ["./a/plain", f"{docs}/plain"]
+    assert "--deny-name" in world.run("cat", "a/key.pem", options=("--deny-name", "*.pem")).out
     visible = world.run("sh", "-c", script, options=("--read", docs, "--allow-env-files"))
     assert len(visible.out.split()) == 6
 

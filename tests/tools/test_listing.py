@@ -3,6 +3,7 @@
 import fcntl
 import json
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -242,6 +243,23 @@ def test_a_project_full_of_skills(omac: Omac, shop: Path, kind: str) -> None:
     assert time.monotonic() - began < 60, "each skill takes more than a second: all of them took minutes"
     assert listed["slack"] == "not registered"
     assert listed["z99"] == "broken"
+
+
+def test_a_skill_whose_folder_was_renamed(omac: Omac, shop: Path) -> None:
+    """A renamed folder needs another approval: each command names the folder that was approved, and claims no change
+    of the files."""
+    registered(omac, shop)
+    old, new = (shop / ".agents" / "skills" / name for name in ("slack", "chat"))
+    old.rename(new)
+    assert f"slack: its files were approved in {old}; compare: " in omac.run("list", cwd=shop).err
+    shown = omac.run("show", "slack", cwd=shop)
+    assert f" in {old}, and not in this folder: sha256:" in shown.out
+    assert "CHANGED" not in shown.out
+    launched = omac.run("start", "--", "true", cwd=shop)
+    assert f"its files were approved in {old}; in {new} they need approval again" in launched.err
+    (fix,) = [line for line in launched.err.splitlines() if "try: " in line]
+    assert alone(omac, *shlex.split(fix)[2:]).status == 0
+    assert "slack" not in omac.run("list", cwd=shop).err
 
 
 def test_approvals(omac: Omac, shop: Path) -> None:

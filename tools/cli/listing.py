@@ -178,8 +178,8 @@ def _state(candidate: Candidate, standing: Standing) -> tuple[str, str]:
         return "guidance", ""
     if standing.is_current:
         return "approved", ""
+    is_own = standing.known is not None and standing.known.state.approved == approved
     if standing.obstacle and approved is not None:
-        is_own = standing.known is not None and standing.known.state.approved == approved
         where = candidate.place.where if is_own else f"{candidate.place.where} --repository"
         again = f"omac approve {quoted(skill.name)} {where} --hash {approved.digest}"
         return "not approved", f"{standing.obstacle}; approve it again: {again}"
@@ -187,13 +187,11 @@ def _state(candidate: Candidate, standing: Standing) -> tuple[str, str]:
         return ("not approved" if standing.known else "not registered"), ""
     if not approved.digest and approved.is_bundle(skill.code):
         return "not approved", "the approved copy is missing"
-    there = (
-        "" if approved.source == skill.source or approved.bundle_hash == skill.bundle_hash else f" in {approved.source}"
-    )
-    return (
-        "changed",
-        f"its files are not those approved{there}; compare: omac diff {skill.name} {candidate.place.where}",
-    )
+    there, is_same = f" in {approved.source}", approved.bundle_hash == skill.bundle_hash
+    if approved.source == skill.source or (is_same and not is_own):
+        there = ""
+    how = f"its files were approved{there}" if there and is_same else f"its files are not those approved{there}"
+    return "changed", f"{how}; compare: omac diff {skill.name} {candidate.place.where}"
 
 
 def _elsewhere(registry: Registry, workdir: str, folders: SkillFolders) -> list[SkillRow]:

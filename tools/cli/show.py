@@ -147,6 +147,9 @@ def show_approval(reviewed: Review, environment: Mapping[str, str], digest: str)
                 print_folded(f"  its approval holds for the same files in {reviewed.standing.repository.shown}", 4)
         case "changed" if approved is not None:
             before, now = reviewed.drift(DiskSkillFolders(environment))
+            if before == now:
+                print_folded(f"  approved{since} in {approved.source}, and not in this folder: {now}", 4)
+                return
             print_folded(f"  CHANGED after it was approved{since}: {before}", 4)
             print_folded(f"  and now it is {now}", 4)
         case "not approved" if approved is not None and reviewed.standing.obstacle:

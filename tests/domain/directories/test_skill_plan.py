@@ -157,6 +157,19 @@ def test_code_that_drifted_does_not_run(approved: Code) -> None:
     assert result.stubs["echo"].fix == (f"omac diff echo --workdir {W} --harness opencode", approve)
 
 
+def test_a_folder_that_was_renamed_does_not_run() -> None:
+    """An approval covers one folder. The stub of the same files in another one names the folder that was approved."""
+    skill = found_skill()
+    was = Code("/elsewhere", skill.bundle_hash, "sha256:d")
+    result = plan(
+        [skill], SkillScope(W), {"echo": KnownSkill(Registration(code(skill), was))}, SkillPolicy(), {}, "run1"
+    )
+    assert result.stubs["echo"].detail == (
+        f"not host-approved: its files were approved in /elsewhere; in {skill.source} they need approval again"
+    )
+    assert result.stubs["echo"].fix == (f"omac approve echo --workdir {W} --harness opencode --hash sha256:d",)
+
+
 def test_allowed_but_unapproved_gets_nothing_of_the_host() -> None:
     """Rule 3: the spec of a skill that is allowed without approval marks it as unapproved. Its environment gets no
     declared host variable and no stored value."""
