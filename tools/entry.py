@@ -78,9 +78,7 @@ def _begin() -> None:
             gc.disable()
             from omac.tools.hotpath import session_hook
 
-            status = session_hook.main(verb, sys.argv[3:])
-            sys.stdout.flush()
-            os._exit(status)
+            os._exit(session_hook.main(verb, sys.argv[3:]))
         case ["__complete", shell]:  # a person is typing: nothing that was typed is run
             _complete(shell, sys.argv[3:])
         case ["version"] | ["--version"]:

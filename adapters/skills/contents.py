@@ -43,9 +43,14 @@ def entries_of(source: str) -> dict[str, FileEntry]:
 
 def content_of(source: str, relpath: str, bytes_max: int) -> bytes | None:
     """Return a regular file of the canonical `source`; None if it is larger. No link is followed. Raises OSError."""
-    with _opened(source, relpath) as file:
-        content = file.read(bytes_max + 1)
+    content = start_of(source, relpath, bytes_max + 1)
     return content if len(content) <= bytes_max else None
+
+
+def start_of(source: str, relpath: str, bytes_max: int) -> bytes:
+    """Return at most so many bytes of a regular file of the canonical `source`. No link is followed. Raises OSError."""
+    with _opened(source, relpath) as file:
+        return file.read(bytes_max)
 
 
 def sha256_of(source: str, relpath: str) -> bytes:

@@ -145,6 +145,7 @@ def test_a_place_that_is_no_project(house: Omac) -> None:
     git = project / ".git"
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     subprocess.run(["git", "init", "-q", "--bare", str(house.root / "bare")], check=True)
+    (house.state / "run").mkdir(mode=0o700, exist_ok=True)  # which another test has made, or not yet
     for folder, problem, named in (
         (git, "in a folder of git's own", project),
         (git / "objects" / "info", "in a folder of git's own", project),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from omac.domain.skills.meta import FoundSkill
-from omac.tools.compose.skill_files import read_start
+from omac.tools.compose.skill_files import start_of
 from omac.tools.terminal.columns import QUOTED
 from omac.tools.terminal.render import lines_of_file, print_line
 
@@ -35,7 +35,7 @@ def install_script(skill: FoundSkill, environment: Mapping[str, str]) -> Install
         return None
     path = os.path.join(skill.source, scripts[name])
     try:
-        content = read_start(skill.source, scripts[name], BYTES_MAX + 1)
+        content = start_of(skill.source, scripts[name], BYTES_MAX + 1)
     except OSError as error:
         return InstallScript(name, path, problem=error.strerror or type(error).__name__)
     text = content[:BYTES_MAX].decode(errors="backslashreplace").expandtabs(TAB)

@@ -15,6 +15,7 @@ import json
 import os
 import sys
 
+from omac.adapters.files.atomic import write_all
 from omac.adapters.guard.write_target import top_level
 from omac.adapters.harness.bridge import CONTROL_VARIABLES, call
 from omac.adapters.linux.home import home_of
@@ -55,7 +56,7 @@ def main(verb: str, argv: list[str]) -> int:
         if verb == "session-end":
             end(session, environment)
         else:
-            print(json.dumps(begin(session, environment)))
+            write_all(1, json.dumps(begin(session, environment)).encode() + b"\n")
     except Refusal as refusal:
         _report(refusal.message)
     except (OSError, ValueError, RecursionError) as problem:

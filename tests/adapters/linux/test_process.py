@@ -1,6 +1,7 @@
 """adapters/linux/process.py against real processes."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -142,3 +143,30 @@ async def test_a_pidfd_tells_the_end() -> None:
             await process.wait_exit(descriptor)
         os.close(descriptor)
         assert child.wait() == -signal.SIGTERM
+
+
+HIDING = """\
+mount -t proc -o hidepid=1 proc /proc
+exec setpriv --bounding-set=-sys_ptrace --inh-caps=-sys_ptrace --regid=1 --clear-groups "$@"
+"""
+UNSEEN = """
+import ctypes, os, time
+from omac.adapters.linux import process
+reader, writer = os.pipe()
+child = os.fork()
+if not child:
+    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+    os.write(writer, b"x")
+    time.sleep(60)
+os.read(reader, 1)
+everyone = [entry.pid for entry in process.everyone()]
+print(process.descendants(child), process.descendants(os.getpid()), everyone == [os.getpid()])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can mount a /proc that hides")
+def test_processes_that_may_not_be_inspected_are_left_out() -> None:
+    """Processes whose files in /proc are refused, as with hidepid=1, are left out of each list."""
+    line = ["unshare", "-mpf", "sh", "-c", HIDING, "sh", sys.executable, "-c", UNSEEN]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[] [] True\n", done

@@ -143,6 +143,15 @@ def test_a_project_that_is_gone(omac: Omac) -> None:
     assert (done.status, done.out, done.err.startswith("omac: ")) == (0, "", True), done
 
 
+def test_nobody_reads_the_answer(omac: Omac) -> None:
+    """The hook whose agent has hung up ends as always."""
+    omac.serve()
+    within = ("bash", "-c", '"$@" > >(exec 0<&-; sleep 3); echo "status $?" >&2', "bash")
+    done = omac.process("hook", "session-start", "--installed", within=within, stdin=b'{"session_id": "s"}')
+    assert "Traceback" not in done.err
+    assert done.err.endswith("status 0\n"), done
+
+
 @pytest.mark.full
 def test_a_denial_inside_is_recorded(omac: Omac) -> None:
     """The write guard reports a denial by the bridge, and the audit shows it as claimed from inside."""
