@@ -57,8 +57,6 @@ class LaunchInspection:
 
     def note(self) -> None:
         """Record what is there. Raises OSError."""
-        if self._exposed:
-            self._steps.load()
         for record in self._records:
             record.named = self._named_by_agents(record) | record.named
             is_whole, flushing = self._steps.note(record, self._pending)
@@ -75,6 +73,11 @@ class LaunchInspection:
         find = ports.base.files_of_settings
         named = [find(project, ports.home, ports.environment, self._harness) for project in projects]
         return {path: BY_AGENT for paths in named for path in paths}
+
+    def load(self) -> None:
+        """Load what the end takes, where the program can change that."""
+        if self._exposed:
+            self._steps.load()
 
     def begun(self, pid: int) -> None:
         """Record the process that the sandbox began with; what is there is on disk then. Raises OSError."""

@@ -233,6 +233,7 @@ class SandboxLaunch:
         if copies and self._backend.name == "bubblewrap":
             self._replaceable = ports.sandboxing.replaceable({copy.path: copy.before or b"" for copy in copies})
         ports.stop_loading()
+        self._inspection.load()
 
     def _request(self) -> dict[str, object]:
         from omac.services.sandbox.explanation import digest
