@@ -13,6 +13,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable
+from functools import partial
 
 import trio
 
@@ -22,9 +23,11 @@ from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.paths import below
 from omac.domain.sandbox.launch import Launched
 from omac.services.kernel.engine import Engine
+from omac.services.kernel.owners import retried
 from omac.services.kernel.threads import run_in_thread
 from omac.tools.compose.agent_launch import AgentLaunch
 
+MODULES = "the modules of the control plane"
 AFTER_S = 0.2  # a command that ends sooner has not waited for what it did not need
 
 NEEDED_LATER = (
@@ -66,17 +69,18 @@ class LaterLoading:
     def begin(self, app: LateApp, nursery: trio.Nursery) -> None:
         """Load beside the activation what is needed soon after it."""
         if self._is_exposed:  # the activation waits for processes
-            nursery.start_soon(run_in_thread, load)
+            nursery.start_soon(retried, MODULES, partial(run_in_thread, load))
         elif self._is_confined_agent:
             nursery.start_soon(self._load_once_it_runs, app)
 
     async def finish(self, app: LateApp, nursery: trio.Nursery) -> None:
         """Load the rest before a program is launched that could change it, else beside its first moments."""
         if self._is_exposed:
-            await run_in_thread(load)
-            await app.load()
+            await retried(MODULES, partial(run_in_thread, load))
+            await retried(MODULES, app.load)
         elif not self._is_confined_agent:
-            nursery.start_soon(app.load, AFTER_S if self._is_launching else 0.0)
+            after_s = AFTER_S if self._is_launching else 0.0
+            nursery.start_soon(retried, MODULES, partial(app.load, after_s))
 
     async def _load_once_it_runs(self, app: LateApp) -> None:
         runs = trio.Event()
@@ -87,4 +91,4 @@ class LaterLoading:
 
         self._engine.observe(notice)
         await runs.wait()
-        await app.load()
+        await retried(MODULES, app.load)
