@@ -18,7 +18,7 @@ from functools import partial
 import trio
 
 import omac
-from omac.adapters.control.late import LateApp
+from omac.adapters.control.late import LateApp, importing
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.paths import below
 from omac.domain.sandbox.launch import Launched
@@ -52,7 +52,8 @@ def load() -> None:
     """Load what is needed later."""
     for name in NEEDED_LATER:
         try:
-            importlib.import_module(name)
+            with importing():
+                importlib.import_module(name)
         except ImportError:  # not installed here: then it is not loaded later either
             continue
 
