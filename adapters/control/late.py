@@ -4,7 +4,8 @@ Connections are accepted from the start; the first call waits for the applicatio
 """
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import trio
@@ -58,7 +59,23 @@ class LateApp:
         await self._app(scope, receive, send)
 
 
+@contextmanager
+def importing() -> Iterator[None]:
+    """Import modules: of a package that cannot be imported, for want of a descriptor say, no part stays. With some of
+    its parts there, many a package can never be imported again (asyncio)."""
+    before = set(sys.modules)
+    try:
+        yield
+    except BaseException:
+        for name in sorted(sys.modules.keys() - before):  # a package comes before its parts
+            package = name.rpartition(".")[0]
+            if package and package not in sys.modules:
+                del sys.modules[name]
+        raise
+
+
 def _control_app() -> Callable[..., object]:
-    from omac.adapters.control.app import control_app
+    with importing():
+        from omac.adapters.control.app import control_app
 
     return control_app

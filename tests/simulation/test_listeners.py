@@ -18,6 +18,7 @@ from streaming_skill import META, PROGRAM
 
 from omac.adapters.http.slots import RESERVE_MIN
 from omac.adapters.http.wire import AHEAD_BYTES_MAX
+from omac.tools.compose.run_folder import POLL_S
 
 DESCRIPTORS_MAX = 512  # of the server: fewer than the connections that are made
 FACADE_SHARE = 0.65  # of what is not the reserve, for the facade's two listeners
@@ -210,6 +211,37 @@ def test_without_a_descriptor_omac_keeps_trying(scene: Scene) -> None:
     assert "Too many open files" in stderr
     assert "Traceback" not in stderr
     assert len(stderr.splitlines()) < 12, stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["control.sock", "facade.sock", "control.token"])
+def test_without_a_descriptor_omac_restores_its_folder_later(scene: Scene, name: str) -> None:
+    """A server that has no descriptor to make a removed file again goes on, and makes it as soon as it has one."""
+    path = Path(scene.server.ready["control_socket"]).with_name(name)
+    pid = scene.server.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    for spare in range(3):
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (scene.server.descriptors() + spare, before[1]))
+        try:
+            path.unlink(missing_ok=True)
+            stays(lambda: scene.server.process.poll() is None, POLL_S + 1.0, "omac")
+        finally:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    eventually(path.exists, 10.0, name)
+    scene.works()
+
+
+@pytest.mark.full
+def test_without_a_descriptor_from_the_beginning(tmp_path: Path) -> None:
+    """A server that loses its descriptors while it loads what it needs later goes on."""
+    with omac_in(tmp_path) as omac:
+        serving = omac.serve()
+        pid = serving.process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
+        stays(lambda: serving.process.poll() is None, 1.0, "omac")
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        eventually(lambda: serving.call("status").status == 200, 10.0, "the control plane")
 
 
 @pytest.mark.full

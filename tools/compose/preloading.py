@@ -13,18 +13,21 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable
+from functools import partial
 
 import trio
 
 import omac
-from omac.adapters.control.late import LateApp
+from omac.adapters.control.late import LateApp, importing
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.paths import below
 from omac.domain.sandbox.launch import Launched
 from omac.services.kernel.engine import Engine
+from omac.services.kernel.owners import retried
 from omac.services.kernel.threads import run_in_thread
 from omac.tools.compose.agent_launch import AgentLaunch
 
+MODULES = "the modules of the control plane"
 AFTER_S = 0.2  # a command that ends sooner has not waited for what it did not need
 
 NEEDED_LATER = (
@@ -49,7 +52,8 @@ def load() -> None:
     """Load what is needed later."""
     for name in NEEDED_LATER:
         try:
-            importlib.import_module(name)
+            with importing():
+                importlib.import_module(name)
         except ImportError:  # not installed here: then it is not loaded later either
             continue
 
@@ -66,17 +70,18 @@ class LaterLoading:
     def begin(self, app: LateApp, nursery: trio.Nursery) -> None:
         """Load beside the activation what is needed soon after it."""
         if self._is_exposed:  # the activation waits for processes
-            nursery.start_soon(run_in_thread, load)
+            nursery.start_soon(retried, MODULES, partial(run_in_thread, load))
         elif self._is_confined_agent:
             nursery.start_soon(self._load_once_it_runs, app)
 
     async def finish(self, app: LateApp, nursery: trio.Nursery) -> None:
         """Load the rest before a program is launched that could change it, else beside its first moments."""
         if self._is_exposed:
-            await run_in_thread(load)
-            await app.load()
+            await retried(MODULES, partial(run_in_thread, load))
+            await retried(MODULES, app.load)
         elif not self._is_confined_agent:
-            nursery.start_soon(app.load, AFTER_S if self._is_launching else 0.0)
+            after_s = AFTER_S if self._is_launching else 0.0
+            nursery.start_soon(retried, MODULES, partial(app.load, after_s))
 
     async def _load_once_it_runs(self, app: LateApp) -> None:
         runs = trio.Event()
@@ -87,4 +92,4 @@ class LaterLoading:
 
         self._engine.observe(notice)
         await runs.wait()
-        await app.load()
+        await retried(MODULES, app.load)

@@ -3,6 +3,7 @@
 Without it a run goes on, but no command finds it, and no sidecar can be started for want of a log.
 """
 
+import contextlib
 import logging
 import os
 import socket
@@ -29,7 +30,8 @@ async def keep_folder(
     *,
     current: bool,
 ) -> None:
-    """Restore what is missing of the folder of this run, until cancelled.
+    """Restore what is missing of the folder of this run, until cancelled. Raises OSError (as a group, too) where the
+    system has no descriptor left.
 
     `tokens` are what token files hold, by name; `sockets` has, for each socket by name, what begins to serve another
     one in its place. `current` says that run/current leads here.
@@ -43,7 +45,7 @@ async def keep_folder(
             for path in _missing(folder, *tokens):
                 state.write_token(path, tokens[os.path.basename(path)])
             for path in _missing(folder, *sockets):
-                await sockets[os.path.basename(path)](listen.unix(path))
+                await _serve_again(path, sockets[os.path.basename(path)])
             if current and not state.leads_to_living():
                 state.point_current(run)
             problem = ""
@@ -51,6 +53,17 @@ async def keep_folder(
             if refusal.message != problem:
                 _log.error("%s is not whole, and cannot be restored: %s", folder, refusal.message)
             problem = refusal.message
+
+
+async def _serve_again(path: str, begin: Callable[[socket.socket], Awaitable[object]]) -> None:
+    bound = listen.unix(path)
+    try:
+        await begin(bound)
+    except BaseException:  # nobody serves it: it is made another time
+        bound.close()
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
 
 
 def _missing(folder: str, *names: str) -> list[str]:

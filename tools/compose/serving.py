@@ -210,7 +210,7 @@ class Server:
         self.engine.observe_revocations(activation.notice_revocation)
         try:
             async with trio.open_nursery() as reactors:
-                reactors.start_soon(sidecars.warn_without_isolation)
+                reactors.start_soon(retried, "the namespaces of sidecars", sidecars.warn_without_isolation)
                 await reactors.start(supervision.run)
                 await reactors.start(activation.run)
                 self._watch(reactors)
@@ -269,7 +269,7 @@ class Server:
                 await surfaces.start(partial(serve_control, app, control_plane, self._control_refused))
                 if not options.beside:
                     self.state.point_current(self._run)
-                surfaces.start_soon(self._keep_folder, surfaces, listening, facade, app)
+                surfaces.start_soon(retried, "run folder", partial(self._keep_folder, surfaces, listening, facade, app))
                 self._loading.begin(app, surfaces)
                 manifest = await first(partial(self._activate, directories), self._stop.wait)
                 if not self._stop.is_set():
