@@ -115,14 +115,22 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
     return placed(granted), warnings
 
 
-def files_of_settings(project: str, home: str, environment: Mapping[str, str], harness: Harness | None) -> list[str]:
-    """Return the files of a project that settings of agents name: those in the project, and the user's of the
-    harness."""
-    from omac.adapters.sandbox.named_files import named_files  # while the sandbox is built
+def files_of_settings(
+    project: str, home: str, environment: Mapping[str, str], harness: Harness | None
+) -> dict[str, str]:
+    """Return the files of a project that settings name, with who obeys them: settings of agents in the project, the
+    user's of the harness, and start-up files of the home."""
+    from omac.adapters.sandbox.named_files import OF_A_PERSON, named_files  # while the sandbox is built
 
-    settings = [f"{project}/{name}" for name in PROJECT_SETTINGS]
-    settings += [_expand(name, harness, home, environment) for name in harness.settings] if harness else []
-    return named_files(settings, project, resolve_symlinks(home)[1])
+    settings = {who: [f"{home}/{name}" for name in names.split()] for who, names in OF_A_PERSON.items()}
+    settings["an agent"] = [f"{project}/{name}" for name in PROJECT_SETTINGS]
+    settings["an agent"] += [_expand(name, harness, home, environment) for name in harness.settings] if harness else []
+    real = resolve_symlinks(home)[1]
+    return {
+        path: f"{who}, as its settings name it,"
+        for who in settings
+        for path in named_files(settings[who], project, real)
+    }
 
 
 def _loose_link(path: str, entries: Sequence[Entry]) -> str:
