@@ -122,15 +122,13 @@ def files_of_settings(
     user's of the harness, and start-up files of the home."""
     from omac.adapters.sandbox.named_files import OF_A_PERSON, named_files  # while the sandbox is built
 
-    settings = {who: [f"{home}/{name}" for name in names.split()] for who, names in OF_A_PERSON.items()}
-    settings["an agent"] = [f"{project}/{name}" for name in PROJECT_SETTINGS]
-    settings["an agent"] += [_expand(name, harness, home, environment) for name in harness.settings] if harness else []
     real = resolve_symlinks(home)[1]
-    return {
-        path: f"{who}, as its settings name it,"
-        for who in settings
-        for path in named_files(settings[who], project, real)
-    }
+    agents = [f"{project}/{name}" for name in PROJECT_SETTINGS]
+    agents += [_expand(name, harness, home, environment) for name in harness.settings] if harness else []
+    named = {"an agent": named_files(agents, project, real, is_relative=True)}
+    for who, names in OF_A_PERSON.items():
+        named[who] = named_files([f"{home}/{name}" for name in names.split()], project, real, is_relative=False)
+    return {path: f"{who}, as its settings name it," for who, paths in named.items() for path in paths}
 
 
 def _loose_link(path: str, entries: Sequence[Entry]) -> str:

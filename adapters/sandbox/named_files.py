@@ -29,8 +29,9 @@ _VARIABLES = ("CLAUDE_PROJECT_DIR", "PWD", "workspaceFolder")  # that stand for 
 _BETWEEN_WORDS = str.maketrans(dict.fromkeys("\"'`,;:=|&()<>[]{}\n\t\r", " "))
 
 
-def named_files(settings: Iterable[str], project: str, home: str) -> list[str]:
-    """Return the files of a canonical project that settings files name by a path, with no blank in it."""
+def named_files(settings: Iterable[str], project: str, home: str, *, is_relative: bool) -> list[str]:
+    """Return the files of a canonical project that settings files name by a path, with no blank in it; `is_relative`:
+    it may begin at the project, and has a slash or a dot then."""
     words: dict[str, None] = {}
     for file in settings:
         try:
@@ -40,6 +41,8 @@ def named_files(settings: Iterable[str], project: str, home: str) -> list[str]:
         words |= dict.fromkeys(_words(content.decode(errors="replace"), project, home))
     found: dict[str, None] = {}
     for word in words:
+        if not (word.startswith(("/", "~/")) or (is_relative and ("/" in word or "." in word))):
+            continue
         path = os.path.normpath(f"{home}{word[1:]}" if word.startswith("~/") else os.path.join(project, word))
         if len(found) < FILES_MAX and below(path, project) and os.path.isfile(path):
             found[path] = None
