@@ -8,6 +8,8 @@ import os
 
 from omac.adapters.git.open_folder import opened_root
 from omac.domain.kernel.digest import sha256_hex
+from omac.domain.kernel.paths import below_any
+from omac.domain.kernel.refusal import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,15 +31,18 @@ def note(inspection: Inspection) -> None:
         inspection.baseline.around[git_folder.git] = known.around(git_folder)
         for worktree in known.worktrees(git_folder):
             if known.has_obeyed_paths(worktree):
-                inspection.baseline.note_written(git_folder.git, _noted(known, git_folder, worktree))
+                paths = known.obeyed_paths(worktree, ())
+                inspection.baseline.note_written(git_folder.git, _noted(git_folder, paths))
+        if named := known.named_elsewhere(git_folder):
+            inspection.baseline.note_written(git_folder.git, _noted(git_folder, named))
 
 
-def _noted(known: _Known, git_folder: GitPlace, worktree: str) -> bytes:
+def _noted(git_folder: GitPlace, paths: ObeyedPaths) -> bytes:
     """The digests of what an index writes, one after the other."""
     from omac.domain.git.checkout import TooMany, digest_of, written
     from omac.domain.git.split_index import NotWhole
 
-    writes = written(git_folder.indexes(), git_folder.oid_bytes, known.obeyed_paths(worktree, ()))
+    writes = written(git_folder.indexes(), git_folder.oid_bytes, paths)
     try:
         return b"".join(digest_of(name, fields) for name, fields in writes)
     except (TooMany, NotWhole):
@@ -60,6 +65,26 @@ def judge(inspection: Inspection) -> None:
             if problem := _problem(known, git_folder, worktree, before):
                 _set_aside(inspection, git_folder, problem)
                 break
+        else:
+            _report_elsewhere(inspection, known, git_folder, before)
+
+
+def _report_elsewhere(inspection: Inspection, known: _Known, git_folder: GitPlace, before: frozenset[bytes]) -> None:
+    """Report an index that brings other hooks and the like into a worktree outside the projects, where its owner may
+    have staged them meanwhile."""
+    if not (named := known.named_elsewhere(git_folder)) or git_folder.git not in inspection.baseline.nodes:
+        return
+    from omac.domain.git.checkout import TooMany, digest_of, written
+    from omac.domain.git.split_index import NotWhole
+
+    try:
+        writes = written(git_folder.indexes(), git_folder.oid_bytes, named)
+        new = [os.fsdecode(name) for name, fields in writes if digest_of(name, fields) not in before]
+    except (TooMany, NotWhole):
+        return
+    if new:
+        command = f"git -C {quoted(git_folder.worktree)} diff --cached -- {quoted(min(new))}"
+        inspection.report(f"{git_folder.git}/{_INDEX}", f"has git checkout write what git obeys, as staged: {command}")
 
 
 def set_all_aside(inspection: Inspection) -> None:
@@ -118,6 +143,16 @@ class _Known:
         that names the git folder."""
         worktrees = {git_folder.worktree, *self._inspection.worktrees.get(git_folder.git, ())}
         return sorted(path for path in worktrees if path)
+
+    def named_elsewhere(self, git_folder: GitPlace) -> ObeyedPaths | None:
+        """Return what the settings that worktrees share name in one that lies outside the projects; None: nothing."""
+        names = self._inspection.relative.get(git_folder.common, ())
+        is_main = git_folder.git == git_folder.common
+        if is_main or not names or not git_folder.worktree or below_any(git_folder.worktree, self._inspection.projects):
+            return None
+        from omac.domain.git.checkout import ObeyedPaths
+
+        return ObeyedPaths(map(os.fsencode, names), ())
 
     def around(self, git_folder: GitPlace) -> str:
         """Return a digest of all in its worktrees that says what an index may bring there."""

@@ -218,6 +218,7 @@ class Inspection:
         self.marked = 0  # the sum of digests of all folders that have some of what makes a folder git's own
         self.worktrees: dict[str, set[str]] = {}  # folders whose `.git` names a git folder, by that
         self.pinned: frozenset[str] = frozenset()  # what settings name
+        self.relative: dict[str, tuple[str, ...]] = {}  # the same, relative to the main worktree, by its git folder
         self.traversed: set[str] = set()  # what git reaches by paths that its files name
         self.obeyed: list[tuple[str, str, str]] = []
         self.unlisted = 0

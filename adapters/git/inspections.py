@@ -89,6 +89,7 @@ def _judge_checkouts(inspection: Inspection) -> None:
 def _inspect(inspection: Inspection, folders: Mapping[str, Folder]) -> None:
     known = inspection.by_themselves = frozenset(folders)
     inspection.pinned = frozenset(f"{folder.worktree}/{path}" for folder in folders.values() for path in folder.pinned)
+    inspection.relative = {path: folder.pinned for path, folder in folders.items() if folder.pinned}
     whole = tuple(f"{path}/" for path, folder in folders.items() if folder.role == WHOLE and not folder.only)
     for path, folder in sorted(folders.items(), key=lambda item: (item[1].role != WHOLE, item[0])):
         if not path.startswith(whole):  # else the walk through that one judges it

@@ -115,14 +115,20 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
     return placed(granted), warnings
 
 
-def files_of_settings(project: str, home: str, environment: Mapping[str, str], harness: Harness | None) -> list[str]:
-    """Return the files of a project that settings of agents name: those in the project, and the user's of the
-    harness."""
-    from omac.adapters.sandbox.named_files import named_files  # while the sandbox is built
+def files_of_settings(
+    project: str, home: str, environment: Mapping[str, str], harness: Harness | None
+) -> dict[str, str]:
+    """Return the files of a project that settings name, with who obeys them: settings of agents in the project, the
+    user's of the harness, and start-up files of the home."""
+    from omac.adapters.sandbox.named_files import OF_A_PERSON, named_files  # while the sandbox is built
 
-    settings = [f"{project}/{name}" for name in PROJECT_SETTINGS]
-    settings += [_expand(name, harness, home, environment) for name in harness.settings] if harness else []
-    return named_files(settings, project, resolve_symlinks(home)[1])
+    real = resolve_symlinks(home)[1]
+    agents = [f"{project}/{name}" for name in PROJECT_SETTINGS]
+    agents += [_expand(name, harness, home, environment) for name in harness.settings] if harness else []
+    named = {"an agent": named_files(agents, project, real, is_relative=True)}
+    for who, names in OF_A_PERSON.items():
+        named[who] = named_files([f"{home}/{name}" for name in names.split()], project, real, is_relative=False)
+    return {path: f"{who}, as its settings name it," for who, paths in named.items() for path in paths}
 
 
 def _loose_link(path: str, entries: Sequence[Entry]) -> str:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from omac.services.sandbox.policy import SandboxPlan
     from omac.services.sandbox.ports import DueRecords, Opaque, SandboxPorts
 
-BY_AGENT = "an agent, as its settings name it,"  # obeys a file
 RECORDED_CHARACTERS_MAX = 8_000  # of a record, in which one may take six bytes
 
 
@@ -58,7 +57,7 @@ class LaunchInspection:
     def note(self) -> None:
         """Record what is there. Raises OSError."""
         for record in self._records:
-            record.named = self._named_by_agents(record) | record.named
+            record.named = self._named(record) | record.named
             is_whole, flushing = self._steps.note(record, self._pending)
             if not is_whole:
                 self._ports.report(
@@ -66,13 +65,14 @@ class LaunchInspection:
                 )
             self._flushing.append(flushing)
 
-    def _named_by_agents(self, record: Opaque) -> dict[str, str]:
-        """Return the files in the projects of a record which settings of agents name, with who obeys them."""
+    def _named(self, record: Opaque) -> dict[str, str]:
+        """Return the files in the projects of a record which settings name, with who obeys them."""
         ports = self._ports
-        projects = [project for project in record.projects if project not in record.kept]
-        find = ports.base.files_of_settings
-        named = [find(project, ports.home, ports.environment, self._harness) for project in projects]
-        return {path: BY_AGENT for paths in named for path in paths}
+        named: dict[str, str] = {}
+        for project in record.projects:
+            if project not in record.kept:
+                named |= ports.base.files_of_settings(project, ports.home, ports.environment, self._harness)
+        return named
 
     def load(self) -> None:
         """Load what the end takes, where the program can change that."""

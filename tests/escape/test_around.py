@@ -76,3 +76,19 @@ def test_what_landlock_alone_does_not_keep(world: Box, place: str) -> None:
     ]
     assert reported == ["tools/pre-commit", "tools/post-commit", "filter"], done
     assert f"{sub}/other: is " not in done.err
+
+
+def test_the_index_of_a_worktree_outside(world: Box) -> None:
+    """A hook that a program stages in a worktree outside its project is reported; another file there is not."""
+    script = """\
+        git init -q -b main ~/r; cd ~/r; mkdir hooks; printf '#!/bin/sh\n' > hooks/pre-commit; touch other
+        git config core.hooksPath hooks; git add .; git commit -q -m begin; git worktree add -q ../w"""
+    assert world.host("sh", "-c", script).status == 0
+    stage = (
+        "export GIT_DIR=.git/worktrees/w; git update-index --cacheinfo 100755,$(echo x | git hash-object -w --stdin),"
+    )
+    harmless = world.run("sh", "-c", f"{stage}other", workdir=world.home / "r")
+    assert (harmless.status, "what git obeys" in harmless.err) == (0, False), harmless
+    done = world.run("sh", "-c", f"{stage}hooks/pre-commit", workdir=world.home / "r")
+    assert f"git -C {world.home}/w diff --cached -- hooks/pre-commit" in done.err, done
+    assert "what git obeys" not in world.run("true", workdir=world.home / "r").err

@@ -190,6 +190,19 @@ def test_scripts_that_settings_of_agents_name(ground: Ground) -> None:
     assert "scripts/other" not in report
 
 
+def test_files_that_start_up_files_name(ground: Ground) -> None:
+    """A changed file of the project that a person's shell or ssh reads, since a start-up file names it, is reported."""
+    ground.renew("plain")
+    ground.person("mkdir -p shell; touch shell/init ssh.conf shell/other export")
+    ground.world.give(ground.home / ".bashrc", f'export X=y; . "$HOME/{ground.project.name}/shell/init"\n')
+    ground.world.give(ground.home / ".ssh/config", f"Include ~/{ground.project.name}/ssh.conf\n")
+    report = findings(ground, "for f in shell/init ssh.conf shell/other export; do echo x >> $f; done")
+    assert "/shell/init: is new or changed, and a shell" in report
+    assert "/ssh.conf: is new or changed, and ssh" in report
+    assert "/shell/other" not in report
+    assert "/export" not in report
+
+
 @pytest.mark.parametrize("content", ["[" * 60_000, '{"command": "' + "a " * 30_000 + '"}', '{"command": "\\u0000/x"}'])
 def test_settings_of_agents_that_an_agent_left(ground: Ground, content: str) -> None:
     """Settings that are hard to read, and words that are no paths, keep no launch waiting."""
