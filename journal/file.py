@@ -19,6 +19,7 @@ from omac.journal.segment import SUFFIX, Segment, SegmentError, SegmentPrunedMea
 BUSY_MS = 5_000
 LOG_SHARE = 8  # of a full disk: a write-ahead log of one part or more is worth leaving behind
 INDEX_BYTES = 32_768  # of the index of a write-ahead log, at the least
+MEND_MODES = "omac doctor --fix  # mends modes in the state directory"
 VERSION_INDEX = "event_version"  # unique over streams and versions
 
 
@@ -78,7 +79,7 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
         return unproven(path, "its leaves are missing")
     listing = f"ls -l {quoted(path)}"
     if "readonly" in text or "read-only" in text:
-        fix = [listing, "omac serve --journal PATH  # somewhere you can write"]
+        fix = [listing, MEND_MODES, "omac serve --journal PATH  # somewhere you can write"]
         return Refusal("journal-read-only", f"the journal {path} cannot be written: {text}", fix=fix)
     if "full" in text or _is_for_room(error, path):
         return _disk_full(path)

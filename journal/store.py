@@ -12,6 +12,7 @@ from omac.domain.kernel.refusal import Reason, Refusal, quoted
 from omac.journal.event_kinds import FIRST_SCHEMA
 from omac.journal.file import (
     BUSY_MS,
+    MEND_MODES,
     connect_for_reading,
     lacks_happened,
     refusal_of,
@@ -131,7 +132,8 @@ def _not_writable(path: str, why: str, number: int | None) -> Refusal:
     reason: Reason = "journal-read-only" if number in _NOT_WRITABLE else "journal-unavailable"
     shown = quoted(path)
     look = f"findmnt --target {shown}  # how it is mounted" if number == errno.EROFS else f"ls -ld {shown}"
-    fix = [look, "omac serve --journal PATH  # somewhere you can write"]
+    mending = [] if number == errno.EROFS else [MEND_MODES]
+    fix = [look, *mending, "omac serve --journal PATH  # somewhere you can write"]
     return Refusal(reason, f"the journal {path} cannot be opened for writing: {why}", fix=fix)
 
 

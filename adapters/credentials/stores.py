@@ -100,7 +100,7 @@ class SecretStores:
         if _known(store) == VAULT:
             await self._run(VAULT, lambda: self.vault.remove(self._key(), service, names))
         else:
-            await self._in_keychain(lambda keychain: remove_checked(keychain, service, names))
+            await self._in_keychain(lambda keychain: remove_checked(keychain, service, names), instead=False)
 
     async def unlock(self, store: str) -> None:
         """Make a store usable, if it is not yet.
@@ -159,9 +159,11 @@ class SecretStores:
             sys.platform, self._environment, timeout_s=self._timeout_s, prompt_timeout_s=self._prompt_timeout_s
         )
 
-    async def _in_keychain(self, work: Callable[[Keychain], T], timeout_s: float | None = None) -> T:
+    async def _in_keychain(
+        self, work: Callable[[Keychain], T], timeout_s: float | None = None, *, instead: bool = True
+    ) -> T:
         """Run `work` on the keychain, as `_run` does. A refusal that leads to the vault names the commands that are
-        left to do: making it, and choosing it."""
+        left to do: making it, and choosing it. None of them helps where no vault can stand in (not `instead`)."""
 
         def done() -> T:
             try:
@@ -169,11 +171,17 @@ class SecretStores:
             except Refusal as refusal:
                 if refusals.USE_VAULT not in refusal.fix:
                     raise
-                fix = [command for command in refusal.fix if command != refusals.USE_VAULT or not self.vault.exists()]
-                fix += [refusals.CHOOSE_VAULT] if self._keychain_only else []
-                raise Refusal(refusal.reason, refusal.message, fix=fix) from None
+                fix = [command for command in refusal.fix if command != refusals.USE_VAULT]
+                raise Refusal(
+                    refusal.reason, refusal.message, fix=[*fix, *(self._to_vault() if instead else ())]
+                ) from None
 
         return await self._run(KEYCHAIN, done, timeout_s)
+
+    def _to_vault(self) -> list[str]:
+        """Return the commands after which new values are kept in the vault."""
+        making = [] if self.vault.exists() else [refusals.USE_VAULT]
+        return [*making, refusals.CHOOSE_VAULT] if self._keychain_only else making
 
     async def _run(self, store: str, work: Callable[[], T], timeout_s: float | None = None) -> T:
         """Run `work` in a thread, within the time-out, and return its result. Raises its Refusal, or one for the

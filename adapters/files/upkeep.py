@@ -35,7 +35,8 @@ def flaws_of(state: StateDir, public: Collection[str] = (), unended: Collection[
         return (*flaws, Flaw("foreign", state.path))
     if status.st_mode & 0o200 and not os.access(state.path, os.W_OK):  # a mode that forbids it is a flaw of its own
         return (*flaws, Flaw("read-only", state.path))
-    flaws += [flaw for path in _own(os.path.realpath(state.path)) if (flaw := _flaw(path))]
+    own = os.path.realpath(state.path)
+    flaws += [flaw for path in _own(own) if (flaw := _flaw(path, is_written=os.path.dirname(path) == own))]
     current = os.path.join(state.path, "run", "current")
     if os.path.islink(current) and not os.path.exists(current):
         flaws.append(Flaw("dangling", current))
@@ -95,7 +96,7 @@ def _own(folder: str, depth: int = 0) -> Iterator[str]:
                 yield entry.path
 
 
-def _flaw(path: str, *, is_secret: bool = True) -> Flaw | None:
+def _flaw(path: str, *, is_secret: bool = True, is_written: bool = False) -> Flaw | None:
     try:
         status = os.lstat(path)
     except OSError:
@@ -105,7 +106,8 @@ def _flaw(path: str, *, is_secret: bool = True) -> Flaw | None:
     if status.st_uid != os.geteuid():
         return Flaw("foreign", path)
     mode = stat.S_IMODE(status.st_mode)
-    wanted = private_mode(mode, is_folder=stat.S_ISDIR(status.st_mode), is_secret=is_secret)
+    is_folder = stat.S_ISDIR(status.st_mode)
+    wanted = private_mode(mode, is_folder=is_folder, is_secret=is_secret, is_written=is_written)
     return Flaw("mode", path, mode, wanted) if mode != wanted else None
 
 

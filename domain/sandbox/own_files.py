@@ -44,13 +44,13 @@ class Flaw:
         return self.kind in MENDABLE
 
 
-def private_mode(mode: int, *, is_folder: bool, is_secret: bool = True) -> int:
+def private_mode(mode: int, *, is_folder: bool, is_secret: bool = True, is_written: bool = False) -> int:
     """The mode that a file or folder of omac's should have, from the one it has: that, where nothing is wrong.
 
-    `is_secret`: nobody else may read it, either.
+    `is_secret`: nobody else may read it, either. `is_written`: omac writes to the file.
     """
     kept = mode & (0o7700 if is_secret else 0o7755)
-    return kept | 0o700 if is_folder else kept
+    return kept | (0o700 if is_folder else 0o600 if is_written else 0)
 
 
 def diagnose(state: str, flaws: tuple[Flaw, ...]) -> tuple[Diagnosis, ...]:
@@ -125,7 +125,7 @@ def _diagnosis(flaw: Flaw) -> Diagnosis:
             level = FAIL if flaw.mode & 0o022 else WARN
             problem = f"other users can {'change' if flaw.mode & 0o022 else 'read'} it"
             if not flaw.mode & 0o077:
-                problem = "you cannot use it yourself"
+                problem = "you cannot read and change it yourself"
             says = f"{flaw.path} has mode {flaw.mode:03o}: {problem}"
             return Diagnosis(NAME, level, says, ("omac doctor --fix", f"chmod {flaw.wanted:03o} {path}"))
         case "dangling":

@@ -16,10 +16,11 @@ COUNTABLE = (
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The rows that are wanted; None wants all.
 
-    `dir` is a canonical path, and means what is below it too. `session` "" means rows without a session. `kind` may be
-    the part before the dot. `status`, times (nanoseconds since 1970 UTC) and positions are ranges that include both
-    ends; a class such as 200 to 299 is of answers alone, and no exit code of a launch. `path` is a glob: * stands for
-    any characters, ? for one. `text` is part of a field that holds more than a word of omac's, in any case.
+    `dir` is a canonical path, and means what is below it too. "" as `skill`, `session`, `method` or `path` means rows
+    without one. `kind` may be the part before the dot. `status`, times (nanoseconds since 1970 UTC) and positions are
+    ranges that include both ends; a class such as 200 to 299 is of answers alone, and no exit code of a launch. `path`
+    is a glob: * stands for any characters, ? for one. `text` is part of a field that holds more than a word of omac's,
+    in any case.
     """
 
     skill: str | None = None
@@ -46,7 +47,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     def matches(self, row: AuditRow) -> bool:
         """Return whether a row is wanted."""
         return (
-            self.skill in (None, row.skill)
+            (self.skill is None or self.skill == (row.skill or ""))
             and (self.since is None or row.at >= self.since)
             and (self.until is None or row.at <= self.until)
             and (self.first is None or row.position >= self.first)
@@ -66,7 +67,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
         return (
             (self.dir is None or (row.dir is not None and below(row.dir, self.dir)))
             and (self.status is None or (row.status is not None and low <= row.status <= high and not is_exit_code))
-            and (self.path is None or (row.path != "" and matches_glob(row.path, self.path)))
+            and (self.path is None or (bool(self.path) == bool(row.path) and matches_glob(row.path, self.path)))
             and (self.text is None or _holds(row, self.text.casefold()))
         )
 

@@ -72,6 +72,7 @@ def test_modes_are_mended(used: Omac, tmp_path: Path) -> None:
     settings = Path(used.environment["XDG_CONFIG_HOME"]) / "omac/settings.toml"
     folder = used.state / "run" / os.readlink(used.state / "run" / "current")
     changed = {used.state / "journal.db": 0o644, used.state / "vault": 0o622, folder: 0o755, settings: 0o666}
+    changed[used.state / "fingerprint.key"] = 0o400
     for path, wrong in {**changed, used.state: 0o777}.items():
         path.chmod(wrong)
     before = doctor(used)
@@ -83,7 +84,7 @@ def test_modes_are_mended(used: Omac, tmp_path: Path) -> None:
     assert done.status == 0, done
     assert f"[mended] changed the mode of {used.state} from 777 to 700" in done.out
     modes = [mode(path) for path in (*changed, used.state)]
-    assert modes == [0o600, 0o600, 0o700, 0o644, 0o700]
+    assert modes == [0o600, 0o600, 0o700, 0o644, 0o600, 0o700]
     assert mode(aside) == 0o666
     assert own(used)[0]["level"] == "ok"
     assert used.run("status").status == 0, "the server goes on"

@@ -144,6 +144,8 @@ def test_filters_choose_rows_of_the_audit(used: Omac, key: str, tmp_path: Path) 
     assert b"other" not in (folder / "evidence.jsonl").read_bytes()
     done = verified(folder, key)
     assert (done.returncode, "filters: skill echo, kind access" in done.stdout) == (0, True), done
+    folder = exported(used, tmp_path / "of no skill", "--skill", "")
+    assert "filters: skill ''\n" in verified(folder, key).stdout
 
 
 @pytest.mark.parametrize(

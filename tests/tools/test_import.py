@@ -529,9 +529,11 @@ def test_a_keychain_that_is_locked_or_absent(old: OldOmac) -> None:
     project = old.project("shop")
     old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
     second = old.project("other")
-    absent = old.omac.run("import", "--workdir", str(second), "--yes", extra={"DBUS_SESSION_BUS_ADDRESS": ""})
+    away = {"DBUS_SESSION_BUS_ADDRESS": "", "OMAC_SECRETS_STORE": "keychain"}
+    absent = old.omac.run("import", "--workdir", str(second), "--yes", extra=away)
     assert absent.status == 8, absent
     assert "keychain" in absent.err
+    assert "vault" not in absent.err, "what is in the keychain is in no vault"
     assert len(old.omac.events(Approved)) == 1
     old.keyring.lock()
     done = old.moves(project)

@@ -551,6 +551,19 @@ def test_a_keychain_that_is_gone(omac: Omac, keyring: PrivateKeyring, choice: st
     ready(serving, project, TOKEN=OTHER)
 
 
+def test_a_secret_in_a_keychain_that_is_gone(omac: Omac, keyring: PrivateKeyring) -> None:
+    """A secret is revoked where its keychain cannot be reached; no vault helps to delete it, and none is proposed."""
+    project = valued(omac)
+    set_token(omac, project)
+    for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"):
+        del omac.environment[name]
+    omac.ok("settings", "set", "secrets.store", "keychain")
+    done = piped(omac, b"", "secrets", "unset", "slack", "TOKEN", "--workdir", str(project))
+    assert (done.status, "revoked from slack, but deleting it" in done.err) == (8, True), done
+    (fix,) = [line for line in done.err.splitlines() if "try: " in line]
+    assert fix.startswith(f"  try: omac secrets unset slack TOKEN --workdir {project}")
+
+
 @pytest.mark.full
 def test_with_a_real_keyring(omac: Omac, keyring: PrivateKeyring) -> None:
     """A keyring keeps a secret on its whole journey. A locked one refuses new secrets, and sidecars keep their

@@ -23,7 +23,7 @@ audit_app = Commands(AuditGroup, no_args_is_help=False, invoke_without_command=T
 @audit_app.callback()
 def audit(
     context: typer.Context,
-    skill: Annotated[str | None, typer.Option(help="Only this skill.")] = None,
+    skill: Annotated[str | None, typer.Option(help="Only this skill; '' for rows without one.")] = None,
     directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and those below it.")] = None,
     session: Annotated[str | None, typer.Option(help="Only this session; '' for rows without one.")] = None,
     run: Annotated[str | None, typer.Option("--run", help="Only this run; its id is in omac ps and --csv.")] = None,

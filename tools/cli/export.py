@@ -118,7 +118,9 @@ def _show(folder: str, bundle: VerifiedBundle) -> None:
     print_folded(f"{folder}: {events} verified, of the {manifest.size} of journal {manifest.journal}")
     print_folded(f"  exported {rfc3339(manifest.at)} by omac {manifest.omac}, root {manifest.root}", 4)
     if manifest.filters:
-        print_folded(f"  filters: {', '.join(f'{name} {value}' for name, value in manifest.filters.items())}", 4)
+        print_folded(
+            f"  filters: {', '.join(f'{name} {quoted(value)}' for name, value in manifest.filters.items())}", 4
+        )
     if bundle.uncompared:
         maker = f"omac {manifest.omac}{manifest.writer and f' with {manifest.writer}'} made it, not this one"
         print_folded(f"  {bundle.uncompared} was not compared with the evidence: {maker}; its digest was signed", 4)

@@ -28,7 +28,7 @@ def export(
     redact: Annotated[
         str | None, typer.Option(metavar="POLICY", help="Leave out these kinds or fields: secret,*.path")
     ] = None,
-    skill: Annotated[str | None, typer.Option(help="Only this skill.")] = None,
+    skill: Annotated[str | None, typer.Option(help="Only this skill; '' for rows without one.")] = None,
     directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and those below it.")] = None,
     session: Annotated[str | None, typer.Option(help="Only this session; '' for rows without one.")] = None,
     run: Annotated[str | None, typer.Option("--run", help="Only this run.")] = None,

@@ -23,6 +23,7 @@ from omac.tools.terminal.render import print_folded, print_line, report, report_
 
 ABSENT_SHOWN_MAX = 20
 SCOPES = {"workdir": "this project", "global": "all projects", "defaults": "saved defaults", "missing": "not here"}
+TO_VAULT = ("omac vault init", "omac settings set secrets.store")  # commands after which new values go into the vault
 
 
 class ImportRequest(NamedTuple):
@@ -161,7 +162,7 @@ def _report(moved: ImportPlan, refused: Sequence[Refusal]) -> None:
     for refusal in moved.refusals:
         report(f"omac: the keychain could not be read for secrets to import: {refusal.message}")
         # What is in the keychain is not in a vault.
-        report_fix(command for command in refusal.fix if command != "omac vault init")
+        report_fix(command for command in refusal.fix if not command.startswith(TO_VAULT))
         report_fix(["omac import  # again, where the keychain can be read"])
     for refusal in refused:
         report(f"omac: {refusal.message}")

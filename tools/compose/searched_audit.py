@@ -252,7 +252,7 @@ def _state(body: bytes) -> AuditLogState:
 
 def _searched(query: AuditQuery) -> dict[str, str]:
     """The fields that the index knows, with the values that are wanted."""
-    named = {"skill": query.skill, "session": query.session or None, "outcome": query.outcome}
+    named = {"skill": query.skill or None, "session": query.session or None, "outcome": query.outcome}
     return {name: value for name, value in named.items() if value is not None}
 
 

@@ -20,6 +20,12 @@ CHANGE = AuditRow(
 )  # fmt: skip
 
 
+def test_a_row_without_a_skill() -> None:
+    """An empty skill keeps the rows that are about none."""
+    call = msgspec.structs.replace(CHANGE, skill=None, kind="control.called")
+    assert [AuditQuery(skill="").matches(row) for row in (ACCESS, CHANGE, call)] == [False, False, True]
+
+
 def test_an_exit_code_is_no_answer() -> None:
     """A class of answers has no launch in it, whose exit code may be as large; a number, or another range, has."""
     launch = msgspec.structs.replace(CHANGE, kind="sandbox", status=255)
@@ -56,6 +62,8 @@ def test_an_exit_code_is_no_answer() -> None:
         ({"path": "/v1/*"}, True, False),
         ({"path": "/v1/items"}, False, False),
         ({"path": "*"}, True, False),
+        ({"path": ""}, False, True),
+        ({"method": ""}, False, True),
         ({"text": "ITEMS"}, True, False),
         ({"text": ".agents"}, False, True),
         ({"since": 1_000}, True, True),
@@ -68,7 +76,7 @@ def test_an_exit_code_is_no_answer() -> None:
     ids=str,
 )
 def test_a_filter(fields: dict[str, Any], access: bool, change: bool) -> None:
-    """A filter keeps the rows that match it; a row without the field does not match."""
+    """A filter keeps the rows that match it; a row without the field matches the empty value alone."""
     query = AuditQuery(**fields)
     assert (query.matches(ACCESS), query.matches(CHANGE)) == (access, change)
     assert query.is_selective == bool(fields)

@@ -41,6 +41,7 @@ EVENTS = st.one_of(
 QUERIES = [
     AuditQuery(skill="echo"),
     AuditQuery(session=""),
+    AuditQuery(skill=""),
     AuditQuery(session="s1", outcome="open"),
     AuditQuery(outcome="completed", since=3_000, until=9_000),
     AuditQuery(path="/x"),
