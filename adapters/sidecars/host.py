@@ -91,7 +91,8 @@ class LinuxSidecarHost(SidecarHost):
         try:
             log = logfile.open_log(self._logs, label)
         except (OSError, ValueError) as problem:
-            raise SpawnFailed(f"cannot open the log {log_path}: {problem}; remove whatever has that name") from problem
+            reason = (problem.strerror if isinstance(problem, OSError) else "") or str(problem)
+            raise SpawnFailed(f"cannot open the log {log_path}: {reason}") from problem
         try:
             logfile.write_header(log, spec.skill, port, argv)
             child, init = await self._start(launch.SidecarProgram(argv, variables, folder, bool(spec.digest)), log)

@@ -49,7 +49,7 @@ def _open_at(folder: int, name: str) -> int:
     log = os.open(name, flags, 0o600, dir_fd=folder)
     try:
         if not stat.S_ISREG(os.fstat(log).st_mode):
-            raise OSError(f"{name} is not a regular file")
+            raise OSError("it is not a regular file; remove it")
         os.fchmod(log, 0o600)
         os.set_blocking(log, True)
     except BaseException:

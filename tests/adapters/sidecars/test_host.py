@@ -364,6 +364,26 @@ async def test_a_strange_log_is_refused(spec: MakeSpec, tmp_path: Path, place: s
     assert not target.exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system with so few files")
+def test_a_log_for_which_no_space_is_left(tmp_path: Path) -> None:
+    """A full disk is no reason to remove anything: the reason is the system's own."""
+    full = 'mount -t tmpfs -o nr_inodes=2 tmpfs "$1" && mkdir "$1/logs" && shift && exec "$@"'
+    code = """
+import os, sys, trio
+from omac.adapters.sidecars.host import LinuxSidecarHost
+from omac.domain.sidecars.sidecar import SidecarSpec
+from omac.services.ports import SpawnFailed
+spec = SidecarSpec("demo", "demo", "", "/", "/", "sha256:0", False, ("true",))
+try:
+    trio.run(LinuxSidecarHost(sys.argv[1], os.environ).spawn, "demo", spec, "/", {})
+except SpawnFailed as failed:
+    print(failed)
+"""
+    line = ["unshare", "-m", "sh", "-c", full, "sh", str(tmp_path), sys.executable, "-c", code, f"{tmp_path}/logs"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"cannot open the log {tmp_path}/logs/demo.log: No space left on device\n", done
+
+
 @pytest.mark.parametrize(
     ("command", "says"),
     [
