@@ -10,7 +10,7 @@ ALLOWED = {
     ("file.py", "_connect"): "sqlite3 alone, to read",
     ("store.py", "open_for_writing"): "sqlite3 alone, to write",
     ("store.py", "_create_file"): "O_EXCL: a file that nobody has open",
-    ("backup.py", "back_up"): "O_EXCL: a file that nobody has open",
+    ("backup.py", "_backed_up"): "O_EXCL: a file that nobody has open",
     ("backup.py", "_copy"): "sqlite3 alone, of the new file",
     ("backup.py", "_move_log"): "sqlite3 alone, while nobody has it",
     ("backup.py", "_into_one_file"): "sqlite3 alone, of the copy that nobody has",
