@@ -16,7 +16,10 @@ import sys
 
 TYPE_CHECKING = False  # importing typing would cost more than this whole module
 if TYPE_CHECKING:
+    import signal as _signal
     from typing import NoReturn
+else:
+    import _signal
 
 GC_OBJECTS = 400_000  # twice what a server has loaded
 PR_SET_DUMPABLE = 4
@@ -47,6 +50,8 @@ def not_whole(problem: Exception) -> str:
 
 
 def _begin() -> None:
+    if sys.argv[1:3] != ["sandbox", "run"]:  # which does so itself
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, ())  # what a parent left blocked: SIGTERM, or the end of a child
     match sys.argv[1:3]:
         case ["sandbox", "run"]:
             gc.disable()

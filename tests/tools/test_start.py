@@ -268,6 +268,22 @@ def test_without_a_sandbox_it_says_so(house: Omac) -> None:
     assert done.out == ""
 
 
+BLOCKING = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGINT, signal.SIGTERM])
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("words", [("sandbox", "run"), ("start",), BARE])
+def test_signals_that_a_parent_left_blocked(omac: Omac, shop: Path, words: tuple[str, ...]) -> None:
+    """Signals that were blocked for omac reach it, and what it starts: else it would wait for a child for ever."""
+    within = (sys.executable, "-c", BLOCKING)
+    line = (*words, "--workdir", str(shop), "--", "grep", "SigBlk", "/proc/self/status")
+    done = omac.process(*line, within=within, seconds=30)
+    assert (done.status, done.out.split()) == (0, ["SigBlk:", "0" * 16]), done
+
+
 def test_a_refused_start_leaves_no_folder(omac: Omac, shop: Path) -> None:
     """A start that is refused leaves no folder of a run, so that however many of them displace no log."""
     start = (*BARE, "--workdir", str(shop), "--", "true")

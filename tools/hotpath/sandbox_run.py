@@ -39,6 +39,8 @@ def main(words: list[str]) -> int:
     try:
         withhold_descriptors()
         handed_in = words[:1] == [REQUEST_DESCRIPTOR] and words[1:]
+        if not handed_in:  # else that omac has done so, and Ctrl-C stays blocked for now
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, ())  # what a parent left blocked
         request = _handed_in(words[1], typed) if handed_in else parse(words)
         if request.help:
             return _printed(help_text())
