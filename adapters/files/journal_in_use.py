@@ -6,7 +6,7 @@ import os
 
 from omac.adapters.files import lock
 from omac.domain.kernel.digest import sha256_hex
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.kernel.state_paths import EXPOSED, LINK, MARKS
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
@@ -83,8 +83,38 @@ def spool_of(state: str, journal: str) -> str:
 
 
 def is_held(folder: str) -> bool:
-    """Return whether a process lives whose run has this folder: it holds the lock, or answers at the socket."""
-    return lock.is_held(os.path.join(folder, "lock")) or _answers(os.path.join(folder, "control.sock"))
+    """Return whether a process lives whose run has this folder: it holds the lock, or answers at the socket. Raises
+    Refusal (state-unusable) where the folder cannot be looked into."""
+    try:
+        return lock.is_held(os.path.join(folder, "lock")) or _answers(os.path.join(folder, "control.sock"))
+    except PermissionError as problem:
+        raise closed(folder, problem) from problem
+
+
+def closed(folder: str, problem: PermissionError) -> Refusal:
+    """The refusal for a folder of a run that this user may not look into."""
+    runs = os.path.dirname(folder)
+    state = os.path.dirname(runs)
+    for path in (state, runs, folder):
+        if refusal := foreign(path, state):
+            return refusal
+    fix = [list_command(state), "omac doctor --fix  # mends modes"]
+    return Refusal("state-unusable", f"{folder} cannot be looked into: {problem.strerror}", fix=fix)
+
+
+def foreign(path: str, state: str) -> Refusal | None:
+    """The refusal for a folder of the state directory that belongs to another user, as after a `sudo omac`."""
+    try:
+        owner = os.stat(path).st_uid
+    except OSError:
+        return None
+    if owner == os.geteuid():
+        return None
+    what = f"the state directory {path}" if path == state else f"{path}, in the state directory,"
+    fix = [list_command(path), "export OMAC_STATE_DIR=PATH  # one of your own"]
+    if owner == 0:
+        fix.append(f"sudo chown -R {os.geteuid()} {quoted(path)}  # if a `sudo omac` of yours made it")
+    return Refusal("state-unusable", f"{what} belongs to user {owner}, not to you ({os.geteuid()})", fix=fix)
 
 
 def _answers(path: str) -> bool:

@@ -324,14 +324,15 @@ class StateDir:
         logs = os.path.join(glob.escape(os.path.join(self.path, "run")), "*", "logs", f"{workdir[:LOG_DIGITS]}-*")
         return sorted({os.path.realpath(path) for path in glob.glob(logs) if not os.path.islink(path)})
 
+    def require_own(self) -> None:
+        """Raise Refusal (state-unusable) where the directory belongs to another user."""
+        if refusal := in_use.foreign(self.path, self.path):
+            raise refusal
+
     def _require_private(self) -> None:
         """Raise Refusal (state-unusable) if another user can change the directory, and so replace omac's sockets."""
-        status = os.stat(self.path)
-        if status.st_uid != os.geteuid():
-            message = f"the state directory {self.path} belongs to user {status.st_uid}, not to you ({os.geteuid()})"
-            fix = [list_command(self.path), "export OMAC_STATE_DIR=PATH  # one of your own"]
-            raise Refusal("state-unusable", message, fix=fix)
-        if status.st_mode & 0o022:
+        self.require_own()
+        if os.stat(self.path).st_mode & 0o022:
             message = f"the state directory {self.path} is writable by other users"
             raise Refusal("state-unusable", message, fix=[f"chmod 700 {quoted(self.path)}"])
 
@@ -346,6 +347,7 @@ class StateDir:
                 raise Refusal("state-unusable", full, fix=[f"df -h {quoted(self.path)}"]) from error
             if error.errno in NO_LOCKS:
                 raise without_locks(self.path) from error
+            self.require_own()
             message = f"the state directory {self.path} cannot be used: {problem_of(error)}"
             is_named = isinstance(error.filename, str) and os.path.isabs(error.filename)
             at = nearest_existing(error.filename if is_named else self.path)

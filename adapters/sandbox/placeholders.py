@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.files import atomic, bounded, lock
+from omac.adapters.files.journal_in_use import foreign
 from omac.adapters.files.nearest import look_at, make_private
 from omac.adapters.files.without_links import opened_without_links
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
@@ -41,6 +42,8 @@ class Placeholders:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             self._list = os.open(f"{self._state}/{LIST}", flags, 0o600)
         except OSError as problem:
+            if refusal := foreign(self._state, self._state):
+                raise refusal from problem
             message = f"the state directory {self._state} cannot be used: {problem.strerror}"
             fix = [look_at(self._state), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
             raise Refusal("state-unusable", message, fix=fix) from problem

@@ -340,5 +340,5 @@ def test_what_omac_cannot_mend_has_a_command(omac: Omac) -> None:
         os.chown(omac.state, 12345, 12345)
         done = doctor(omac, "--fix")
         assert done.status == 5
-        assert f"{omac.state} belongs to another user" in done.out
+        assert f"{omac.state} belongs to user 12345, not to you (0)" in done.out
         os.chown(omac.state, 0, 0)

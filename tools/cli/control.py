@@ -12,7 +12,7 @@ import msgspec
 
 from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import REASONS, Refusal, quoted
-from omac.tools.compose.state import living_sockets, server_socket
+from omac.tools.compose.state import closed, living_sockets, server_socket
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.render import print_folded, report, report_fix, show_skills
 
@@ -127,6 +127,8 @@ def ask_run(run: str, method: str, path: str, document: object = None) -> bytes 
         content = response.read()
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         return None
+    except PermissionError as error:
+        raise closed(os.path.dirname(run), error) from error
     except (OSError, http.client.HTTPException) as error:
         pid = connection.listener()
         fix = [f"kill -CONT {pid}  # where Ctrl-Z stopped it", f"omac stop {pid}"] if pid else []

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from omac.domain.kernel.refusal import REASONS, Refusal, list_command, quoted
 from omac.domain.kernel.sizes import counted
@@ -21,6 +21,7 @@ from omac.tools.compose.disks import short_disks
 from omac.tools.compose.journal_clock import time_ahead
 from omac.tools.compose.machine import probe_machine
 from omac.tools.compose.own_files import OwnFiles
+from omac.tools.compose.state import StateDir
 from omac.tools.compose.witnesses import FoundWitness, found_witness
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import print_folded
@@ -32,6 +33,10 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the findings, with `fix` after repairing what omac can repair safely. Return 0 when all is well, 5 when
     files of omac's cannot be used, 10 when those of the journal are not whole, the status of the refusal of settings,
     a journal or a vault that cannot be read, else the status of a sandbox that is not available."""
+    try:
+        StateDir.of(environment).require_own()
+    except Refusal as foreign:  # nothing in it can be judged
+        return _show((unreadable(NAME, foreign.message, tuple(foreign.fix)),), [], as_json=as_json)
     own = OwnFiles(environment)
     done = _repair(own) if fix else []
     own = OwnFiles(environment) if done else own
@@ -44,6 +49,17 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     clock = _clock(time_ahead(environment, own.state, time.time_ns()))
     disks = short_disks(environment)
     ours = (*diagnose(own.state.path, own.flaws()), *disks, *lost, *unsigned, *unerased, *clock, *key, *witness)
+    status = _show(ours, done, as_json=as_json)
+    if status == REASONS["state-unusable"].exit_code:
+        return status
+    for refusal in own.unreadable.values():
+        return refusal.exit_code
+    return REASONS["journal-damaged"].exit_code if own.lost else status
+
+
+def _show(ours: Sequence[Diagnosis], done: Sequence[str], *, as_json: bool) -> int:
+    """Show what was mended, the findings about omac's own files and those about the machine; return the status that
+    these ask for."""
     diagnoses = (*ours, *findings(probe_machine()))
     if as_json:
         print_json({"healthy": healthy(diagnoses), "mended": done, "findings": diagnoses})
@@ -54,10 +70,6 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
             print_folded(line, 4)
     if any(diagnosis.name in (NAME, DISK) and diagnosis.level == FAIL for diagnosis in diagnoses):
         return REASONS["state-unusable"].exit_code
-    for refusal in own.unreadable.values():
-        return refusal.exit_code
-    if own.lost:
-        return REASONS["journal-damaged"].exit_code
     return 0 if healthy(diagnoses) else REASONS["sandbox-unavailable"].exit_code
 
 

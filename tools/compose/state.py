@@ -4,6 +4,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 
+from omac.adapters.files.journal_in_use import closed as closed
 from omac.adapters.files.nearest import look_at as look_at
 from omac.adapters.files.state import StateDir as StateDir
 from omac.adapters.git.pending import Pending

@@ -166,6 +166,16 @@ def test_a_place_that_is_another_users(tmp_path: Path) -> None:
     os.chown(folder, 12_345, 12_345)
     refusal = refused(lambda: StateDir(str(folder)).host_id(lambda: HOST))
     assert "belongs to user 12345" in refusal.message
+    assert not any("chown" in command for command in refusal.fix)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has a folder of root's")
+def test_a_place_that_root_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state directory that is root's, as `sudo omac` makes one, is given back by the command that is proposed."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1_000)
+    refusal = refused(StateDir(str(tmp_path)).require_own)
+    assert "belongs to user 0, not to you (1000)" in refusal.message
+    assert refusal.fix[-1].startswith(f"sudo chown -R 1000 {tmp_path}  # ")
 
 
 def test_a_run_is_alive_while_its_process_is(state: StateDir) -> None:
