@@ -2,8 +2,9 @@
 something, or read, write or connect elsewhere (git-config(1)).
 
 A value is of the type that git wants: another one stops its commands. None is a text that git expands and then parses:
-`rebase.instructionFormat`, and `pretty.NAME` that it may name, write lines of commands. And none may hide files:
-`status.showUntrackedFiles`.
+`rebase.instructionFormat`, and `pretty.NAME` that it may name, write lines of commands. None may hide files
+(`status.showUntrackedFiles`, `diff.ignoreSubmodules`), or have git forget at once what could be found again
+(`gc.pruneExpire`).
 
 A setting that is not in the table is not allowed. `core.worktree` is not either: where it leads is for the caller.
 """
@@ -68,7 +69,7 @@ core: abbrev=auto|no|off|false|ABBREV autocrlf=BOOLEAN|input bare bigfilethresho
   splitindex symlinks trustctime untrackedcache=BOOLEAN|keep usereplacerefs warnambiguousrefs whitespace=WHITESPACE
 diff: algorithm=default|myers|minimal|patience|histogram autorefreshindex
   colormoved=BOOLEAN|default|plain|blocks|zebra|dimmed-zebra|dimmed_zebra colormovedws=MOVED context=CONTEXT
-  dirstat=DIRSTAT ignoresubmodules=all|dirty|untracked|none indentheuristic interhunkcontext=CONTEXT mnemonicprefix
+  dirstat=DIRSTAT ignoresubmodules=none indentheuristic interhunkcontext=CONTEXT mnemonicprefix
   noprefix relative renamelimit=COUNT renames=BOOLEAN|copies|copy statgraphwidth=COUNT submodule=short|log|diff
   suppressblankempty wserrorhighlight=WS_ERRORS
 difftool: prompt trustexitcode
@@ -80,8 +81,8 @@ fetch: fsckobjects negotiationalgorithm=consecutive|default|noop|skipping output
 filter: lfs.required
 format: pretty=oneline|short|medium|full|fuller|reference
 gc: auto=COUNT autodetach autopacklimit=COUNT bigpackthreshold=LIMIT cruftpacks logexpiry=EXPIRY
-  packrefs=BOOLEAN|notbare pruneexpire=EXPIRY reflogexpire=EXPIRY reflogexpireunreachable=EXPIRY
-  rerereresolved=COUNT|EXPIRY rerereunresolved=COUNT|EXPIRY worktreepruneexpire=EXPIRY writecommitgraph
+  packrefs=BOOLEAN|notbare pruneexpire=EXPIRY_LATE reflogexpire=EXPIRY_LATE reflogexpireunreachable=EXPIRY_LATE
+  rerereresolved=COUNT|EXPIRY rerereunresolved=COUNT|EXPIRY worktreepruneexpire=EXPIRY_LATE writecommitgraph
 grep: column extendedregexp fullname linenumber patterntype=default|basic|extended|fixed|perl threads=THREADS
 gui: geometry=GEOMETRY wmstate=normal|zoomed
 http: getanyfile receivepack uploadpack
@@ -121,7 +122,7 @@ sparse: expectfilesoutsideofpatterns
 stash: showincludeuntracked showpatch showstat
 status: aheadbehind branch displaycommentprefix relativepaths renamelimit=COUNT renames=BOOLEAN|copies|copy short
   showstash submodulesummary=BOOLEAN|COUNT
-submodule: *.active *.branch=WORD *.fetchrecursesubmodules=BOOLEAN|on-demand *.ignore=all|dirty|untracked|none
+submodule: *.active *.branch=WORD *.fetchrecursesubmodules=BOOLEAN|on-demand *.ignore=none
   *.shallow *.update=checkout|rebase|merge|none *.url=URL active=WORKTREE_PATHS
   alternateerrorstrategy=die|info|ignore fetchjobs=THREADS propagatebranches recurse
 switch: guess

@@ -95,6 +95,10 @@ TYPES: dict[str, Allowed] = {
     ),
     "DIRSTAT": matching(_list_of("changes|lines|files|cumulative|noncumulative|[0-9]{1,2}(?:[.][0-9])?")),
     "EXPIRY": matching(rf"never|now|all|[0-9]{{1,4}}[. ]{_UNIT_OF_TIME}(?:[. ]ago)?|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}"),
+    "EXPIRY_LATE": matching(  # two weeks at the least, git's own prunes by that: what is lost can be found again
+        r"never|(?:[2-9]|[1-9][0-9]{1,3})[. ]weeks(?:[. ]ago)?|[1-9][0-9]{0,3}[. ](?:month|year)s?(?:[. ]ago)?"
+        r"|(?:1[4-9]|[2-9][0-9]|[1-9][0-9]{2,3})[. ]days(?:[. ]ago)?"
+    ),
     "FILE": matching(r"(?!.*\.\.)[A-Za-z0-9._][A-Za-z0-9._/ -]*"),  # below the worktree
     "GLOB": matching(r"[^\x00-\x1f]*"),
     "HIDDEN": matching(r"!?\^?refs(?:/[^\s~^:?*\[\\]*)?"),

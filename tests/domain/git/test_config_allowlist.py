@@ -11,6 +11,8 @@ ALLOWED = (
     "lfs.repositoryformatversion=0", "init.defaultbranch=main", "color.diff.new=green",
     "receive.fsck.baddate=ignore", "maintenance.gc.enabled=true", "core.fsmonitor=false",
     "format.pretty=oneline", "log.date=iso-local", "log.date=format:%Y-%m-%d %H:%M", "core.commentchar=;",
+    "gc.pruneexpire=14.days.ago", "gc.reflogexpire=never", "gc.reflogexpireunreachable=3 months",
+    "gc.reflogexpire=1.year",
     "status.short=true", "remote.up.fetch=+refs/heads/*:refs/remotes/up/*", "remote.up.push=refs/heads/x",
 )  # fmt: skip
 REFUSED = (
@@ -23,7 +25,9 @@ REFUSED = (
     "rebase.instructionformat=%s", "rebase.instructionformat=%s%x0aexec x", "pretty.lg=%s%x0aexec x",
     "format.pretty=%s%x0aexec x", "log.date=format:%nexec x", "blame.date=format:%%nexec", "core.commentchar=p",
     "remote.up.fetch=+refs/*:refs/*", "remote.up.push=x:refs/replace/y", "remote.up.mirror=true",
-    "showbranch.default=--all", "diff.wordregex=(", "status.showuntrackedfiles=no",
+    "showbranch.default=--all", "diff.wordregex=(", "status.showuntrackedfiles=no", "diff.ignoresubmodules=all",
+    "submodule.x.ignore=dirty", "gc.pruneexpire=now", "gc.pruneexpire=13.days.ago", "gc.reflogexpire=1.week",
+    "gc.reflogexpireunreachable=all", "gc.worktreepruneexpire=2026-11-21",
 )  # fmt: skip
 
 
