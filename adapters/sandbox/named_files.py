@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.files import bounded
+from omac.domain.harness.table import PROJECT_VARIABLES
 from omac.domain.kernel.paths import below
 
 TYPE_CHECKING = False
@@ -25,7 +26,7 @@ OF_A_PERSON = {  # in the home, by who reads it
     "ssh": ".ssh/config",
     "tmux": ".config/tmux/tmux.conf .tmux.conf",
 }
-_VARIABLES = ("CLAUDE_PROJECT_DIR", "PWD", "workspaceFolder")  # that stand for the project
+_VARIABLES = (*PROJECT_VARIABLES, "PWD", "workspaceFolder")  # that stand for the project
 _BETWEEN_WORDS = str.maketrans(dict.fromkeys("\"'`,;:=|&()<>[]{}\n\t\r", " "))
 
 

@@ -217,7 +217,7 @@ def _not_approved(skill: FoundSkill, mount: str, scope: SkillScope, known: Known
     elif was := approved or known.shared.approved:
         there = f" in {was.source}" if approved and was.source != skill.source else ""
         before, now = drift(was, registration.found)
-        if approved and before == now:
+        if there and before == now:
             detail = (
                 f"{NOT_APPROVED}: its files were approved in {was.source}; in {skill.source} they need approval again"
             )

@@ -18,6 +18,10 @@ _ALSO = """
 # Settings in a project that may name commands: agents run these by themselves.
 PROJECT_SETTINGS = tuple(dict.fromkeys((*(name for harness in HARNESSES for name in harness.settings), *_ALSO.split())))
 
+PROJECT_VARIABLES = tuple(
+    harness.hook.project_variable for harness in HARNESSES if harness.hook and harness.hook.project_variable
+)
+
 
 def harness_named(name: str, command: str = "--harness") -> Harness:
     """Return the harness of that name or alias. Raises Refusal (misuse) that lists them all; a known name is to follow
