@@ -18,7 +18,7 @@ import trio.testing
 
 from omac.adapters.http import slots
 from omac.adapters.http.pacing import BEGUN_AT_ONCE
-from omac.adapters.http.slots import PATIENCE_S, SlotLimits
+from omac.adapters.http.slots import SlotLimits
 from omac.domain.kernel.refusal import Refusal
 
 Build = Callable[..., Awaitable[Any]]
@@ -826,41 +826,20 @@ async def test_clients_that_come_at_once_do_not_displace_one_another(
                 assert (await stream.receive_some(65536)).startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.parametrize("is_always_late", [False, True])
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("rest", ["\r\n", "Content-Length: 1\r\n\r\nx", f"X: {'x' * 5_000}\r\n\r\n"], ids=len)
 async def test_one_that_has_spoken_gives_way_to_nobody(
-    build: Build, read_request: Any, token: str, known: bool, rest: str
+    build: Build,
+    read_request: Any,
+    token: str,
+    known: bool,
+    rest: str,
+    is_always_late: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A request that the facade has had no time to read is answered, though others need the place of its connection."""
-
-    async def upstream(stream: trio.SocketStream) -> None:
-        while (await read_request(stream))[0]:
-            await stream.send_all(OK)
-
-    request = f"POST /{token}/fast/ HTTP/1.1\r\nHost: 127.0.0.1\r\n{rest}".encode()
-    limits = SlotLimits(connections_max=2, strangers_max=2)
-    for _ in range(5):  # Trio chooses the order
-        house = await build(upstream, slots=limits)
-        clients = [await house.client() for _ in range(2)]
-        if known:
-            for client in clients:
-                await client.send(request)
-                await client.until(b"ok")
-        await trio.testing.wait_all_tasks_blocked(0.01)
-        for client in clients:
-            os.write(client.stream.socket.fileno(), request)
-        with socket.create_connection(("127.0.0.1", house.address)):
-            time.sleep(PATIENCE_S + 0.01)  # nobody has a turn
-            for client in clients:
-                await client.until(b"ok")
-
-
-@pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize("rest", ["\r\n", "Content-Length: 1\r\n\r\nx", f"X: {'x' * 5_000}\r\n\r\n"], ids=len)
-async def test_one_that_has_spoken_gives_way_to_nobody_however_late_the_loop_is(
-    build: Build, read_request: Any, token: str, known: bool, rest: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each turn of the loop takes longer than a connection has to speak, as on a host that is overloaded."""
+    """A request that the facade has had no time to read is answered, though others need the place of its connection,
+    and though each turn of the loop may take longer than a connection has to speak, as on an overloaded host."""
     monkeypatch.setattr(slots, "PATIENCE_S", 0.005)
 
     async def upstream(stream: trio.SocketStream) -> None:
@@ -868,12 +847,12 @@ async def test_one_that_has_spoken_gives_way_to_nobody_however_late_the_loop_is(
             await stream.send_all(OK)
 
     async def be_late() -> None:
-        while True:
+        while is_always_late:
             time.sleep(slots.PATIENCE_S * 2)
             await trio.lowlevel.checkpoint()
 
     request = f"POST /{token}/fast/ HTTP/1.1\r\nHost: 127.0.0.1\r\n{rest}".encode()
-    for _ in range(4):  # Trio chooses the order
+    for _ in range(5):  # Trio chooses the order
         house = await build(upstream, slots=SlotLimits(connections_max=2, strangers_max=2))
         clients = [await house.client() for _ in range(2)]
         if known:
@@ -884,6 +863,7 @@ async def test_one_that_has_spoken_gives_way_to_nobody_however_late_the_loop_is(
         for client in clients:
             os.write(client.stream.socket.fileno(), request)
         with socket.create_connection(("127.0.0.1", house.address)):
+            time.sleep(slots.PATIENCE_S * 2)  # nobody has a turn
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(be_late)
                 for client in clients:
