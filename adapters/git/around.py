@@ -19,18 +19,15 @@ if TYPE_CHECKING:
 def warnings(workdir: str) -> list[str]:
     """Return the warning of a workdir that is no worktree, where a repository is around it. Raises Refusal
     (git-unsafe): it lies in a git folder."""
-    roots = []
     for folder in _above(workdir):
         if is_git_folder(folder):
             raise pointers.unsafe(f"the workdir {workdir} lies in git's own folder {folder}")
         if mode_of(f"{folder}/.git"):
-            roots.append(folder)
-            break
-    return [
-        f"{workdir} is a folder of the repository {root}, which is not granted: git finds none inside. "
-        f"For git: --allow {quoted(root)}, or start there"
-        for root in roots
-    ]
+            return [
+                f"{workdir} is a folder of the repository {folder}, which is not granted: git finds none inside. "
+                f"For git: --allow {quoted(folder)}, or start there"
+            ]
+    return []
 
 
 def repositories(workdir: str, home: str) -> Iterator[tuple[str, str, TargetSettings]]:

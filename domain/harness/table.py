@@ -17,7 +17,7 @@ _ALSO = """
 """
 # Settings in a project that may name commands: agents run these by themselves.
 PROJECT_SETTINGS = tuple(dict.fromkeys((*(name for harness in HARNESSES for name in harness.settings), *_ALSO.split())))
-
+# Variables by which these settings name the project.
 PROJECT_VARIABLES = tuple(
     harness.hook.project_variable for harness in HARNESSES if harness.hook and harness.hook.project_variable
 )
