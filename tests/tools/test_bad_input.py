@@ -589,16 +589,16 @@ def test_the_end_of_an_agent_is_passed_on(agent: tuple[Omac, Path]) -> None:
 
 
 def test_an_agent_that_is_missing_or_cannot_run(agent: tuple[Omac, Path]) -> None:
-    """omac exits with 4 and names the agent's program when that is missing or cannot be run."""
+    """omac exits as a shell does, and names the agent's program, when that is missing or cannot be run."""
     omac, program = agent
     program.write_bytes(b"\x7fELF not really")
     done = omac.run("serve", "--no-sandbox")
-    assert done.status == 4, done
+    assert done.status == 126, done
     assert f"omac: {program} cannot be run: Exec format error" in done.err
     assert "Traceback" not in done.err
     program.unlink()
     bare = {"PATH": "/nonexistent"}
-    refused(omac.run("serve", "--no-sandbox", extra=bare), 4, "opencode is not installed", "command -v opencode")
+    refused(omac.run("serve", "--no-sandbox", extra=bare), 127, "opencode is not installed", "command -v opencode")
 
 
 # The command line

@@ -129,10 +129,10 @@ def test_an_agent_by_name_or_a_command(omac: Omac, agent: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (["--", "no-such-program"], 4, ["no-such-program is not installed", "try: command -v no-such-program"]),
-        (["--", "./no/such"], 4, ["./no/such does not exist", "try: ls -la .\n"]),
-        (["--", "/etc/passwd"], 4, ["/etc/passwd cannot be executed", "try: ls -la /etc/passwd\n"]),
-        (["codex"], 4, ["codex is not installed", "try: npm install -g @openai/codex"]),
+        (["--", "no-such-program"], 127, ["no-such-program is not installed", "try: command -v no-such-program"]),
+        (["--", "./no/such"], 127, ["./no/such does not exist", "try: ls -ld .\n"]),
+        (["--", "/etc/passwd"], 126, ["/etc/passwd cannot be executed", "try: ls -ld /etc/passwd\n"]),
+        (["codex"], 127, ["codex is not installed", "try: npm install -g @openai/codex"]),
         (["emacs"], 2, ["unknown harness 'emacs'", "claude"]),
         (["--"], 2, ["the command after -- is missing"]),
         (["--allow", "/x", "--", "true"], 2, ["--allow configures the sandbox"]),

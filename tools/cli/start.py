@@ -71,8 +71,8 @@ def run(request: StartRequest, environment: Mapping[str, str], waiting: WaitingS
 
 
 def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptions:
-    """Return the checked options of the request. Raises Refusal: misuse, prerequisite-missing, directory-missing,
-    not-a-directory."""
+    """Return the checked options of the request. Raises Refusal: misuse, command-not-found,
+    command-not-executable, settings-invalid, unsafe-link, directory-missing, not-a-directory."""
     harness = harness_typed(request.harness, "omac start", f"omac start {EXAMPLE} --workdir")
     agent = harness if request.harness or request.words is None else None
     workdir = directory(request.workdir, "--workdir") if request.workdir else project_around(environment)

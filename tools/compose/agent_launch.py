@@ -41,7 +41,7 @@ from omac.domain.harness.bridge import (
 from omac.domain.harness.harness import Bridge, Harness
 from omac.domain.harness.names import NAMES
 from omac.domain.harness.table import DEFAULT_HARNESS, harness_named, install_hints
-from omac.domain.kernel.refusal import Reason, Refusal, quoted
+from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
 from omac.domain.sandbox.request import SandboxRequest, request_of
 from omac.services.sandbox.settled import settled
 from omac.tools.compose.agent_process import Inner
@@ -97,7 +97,7 @@ class AgentLaunch(msgspec.Struct, frozen=True):
 
     def prepare(self, environment: Mapping[str, str]) -> WaitingSandbox | None:
         """Begin the process that builds the sandbox, from Trio's own thread; None without a sandbox. Raises Refusal
-        (prerequisite-missing)."""
+        (command-not-executable)."""
         return None if self.request is None else WaitingSandbox(environment)
 
     async def start(
@@ -105,7 +105,7 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     ) -> Inner:
         """Start it in a Trio task, with the places of `ready`, which is for a bridge, and the sandbox that is `waiting`
         for it. `handed_on` are the names of variables that its `environment` gives it. Raises Refusal
-        (prerequisite-missing, state-unusable)."""
+        (command-not-executable, state-unusable)."""
         settings = with_variables(self.settings, self._hook_variables(environment)) if self.settings else ""
         file = self._settings_file(ready, settings) if self.is_file else ""
         if self.request is None or waiting is None:
@@ -167,7 +167,8 @@ def launch_of(
     sandboxed: bool = True,
 ) -> AgentLaunch:
     """Return the launch. `command` is that of the agent, `words` the words after `--` (None: no `--`), `sandbox` the
-    request of the sandbox options. Raises Refusal: misuse, prerequisite-missing, settings-invalid, unsafe-link."""
+    request of the sandbox options. Raises Refusal: misuse, command-not-found, command-not-executable,
+    settings-invalid, unsafe-link."""
     shown, settings, is_file = not sandboxed or sandbox.backend != "landlock", "", False
     if agent is not None:
         bridged_words, settings, is_file = _bridged(agent, words or (), workdir, environment)
@@ -342,18 +343,19 @@ def warn_bridge_compat() -> None:
 
 
 def find_program(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """`argv` with its program found on PATH. Raises Refusal (prerequisite-missing)."""
-    program = shutil.which(argv[0], path=environment.get("PATH"))
-    if program is None and "/" in argv[0]:
-        is_there = os.path.lexists(argv[0])
-        problem = "cannot be executed" if is_there else "does not exist"
-        folder = os.path.dirname(argv[0])
-        listed = argv[0] if is_there else folder if os.path.isdir(folder) else "."
-        raise Refusal("prerequisite-missing", f"{argv[0]} {problem}", fix=[f"ls -la {quoted(listed)}"])
-    if program is None:
+    """`argv` with its program found on PATH. Raises Refusal: command-not-found, command-not-executable."""
+    if (program := shutil.which(argv[0], path=environment.get("PATH"))) is not None:
+        return (os.path.abspath(program), *argv[1:])
+    if "/" not in argv[0]:
         fix = [*install_hints(os.path.basename(argv[0])), f"command -v {quoted(argv[0])}"]
-        raise Refusal("prerequisite-missing", f"{argv[0]} is not installed, or not on PATH", fix=fix)
-    return (os.path.abspath(program), *argv[1:])
+        raise Refusal("command-not-found", f"{argv[0]} is not installed, or not on PATH", fix=fix)
+    if os.path.lexists(argv[0]):
+        fix = [list_command(argv[0])]
+        raise Refusal("command-not-executable", f"{argv[0]} cannot be executed", fix=fix)
+    folder = os.path.dirname(argv[0])
+    raise Refusal(
+        "command-not-found", f"{argv[0]} does not exist", fix=[list_command(folder if os.path.isdir(folder) else ".")]
+    )
 
 
 def _served_ports(argv: Sequence[str], agent: Harness | None) -> list[int]:

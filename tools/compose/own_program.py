@@ -35,7 +35,7 @@ def begun(
     """Start a program from Trio's own thread: one that ends would take along what asked to die with its parent.
 
     `folder` None: it begins where omac is; `handed_on` are descriptors that it gets. Raises Refusal
-    (prerequisite-missing, sandbox-failed) when it cannot be run.
+    (command-not-executable, sandbox-failed) when it cannot be run.
     """
     try:
         return Popen(argv, env=dict(environment), cwd=folder, pass_fds=handed_on)
@@ -43,4 +43,4 @@ def begun(
         message = f"{argv[0]} cannot be run: {problem.strerror}"
         if problem.errno == EAGAIN:  # fork(2): a limit of processes
             raise Refusal("sandbox-failed", message, fix=[COUNT_PROCESSES]) from problem
-        raise Refusal("prerequisite-missing", message, fix=[f"file {quoted(argv[0])}"]) from problem
+        raise Refusal("command-not-executable", message, fix=[f"file {quoted(argv[0])}"]) from problem

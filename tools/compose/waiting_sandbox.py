@@ -20,7 +20,7 @@ from omac.tools.terminal.invocation import current
 
 class WaitingSandbox:
     """A process, begun in `environment`, that waits to build a sandbox. Make it in Trio's own thread. Raises Refusal
-    (prerequisite-missing)."""
+    (command-not-executable)."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         reader, self._writer = os.pipe2(os.O_CLOEXEC)
