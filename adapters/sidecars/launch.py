@@ -149,14 +149,11 @@ async def destroy(child: subprocess.Popen[bytes]) -> None:
 
 
 async def reap(child: subprocess.Popen[bytes]) -> int:
-    """Wait for a child of ours to end, without blocking the loop; its Popen.returncode."""
-    if child.poll() is None:
-        descriptor = os.pidfd_open(child.pid)
-        try:
-            await process.wait_exit(descriptor)
-        finally:
-            os.close(descriptor)
-    return child.wait()
+    """Wait for a child of ours to end, without blocking the loop, and without a descriptor: there may be none left; its
+    Popen.returncode."""
+    while (code := child.poll()) is None:  # noqa: ASYNC110  # no event tells of it
+        await trio.sleep(_PAUSE_S)
+    return code
 
 
 def _words(pid: int) -> list[str]:

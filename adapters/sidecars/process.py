@@ -39,8 +39,12 @@ class LinuxSidecarProcess(SidecarProcess):
         self._birth = birth
         self._init = init
         self._pidfds = [os.pidfd_open(child.pid)]
-        if init and (descriptor := process.open_pidfd(init.pid, init.start_ticks)) is not None:
-            self._pidfds.append(descriptor)
+        try:
+            if init and (descriptor := process.open_pidfd(init.pid, init.start_ticks)) is not None:
+                self._pidfds.append(descriptor)
+        except OSError:
+            os.close(self._pidfds.pop())
+            raise
         self._exit: Exit | None = None
         self._ending = trio.Lock()
         self._grace_ends = float("-inf")
