@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.files import lock
+from omac.adapters.files.nearest import look_at
 from omac.domain.kernel.digest import sha256_hex
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.kernel.state_paths import EXPOSED, LINK, MARKS
@@ -87,18 +88,19 @@ def is_held(folder: str) -> bool:
     Refusal (state-unusable) where the folder cannot be looked into."""
     try:
         return lock.is_held(os.path.join(folder, "lock")) or _answers(os.path.join(folder, "control.sock"))
-    except PermissionError as problem:
+    except OSError as problem:
         raise closed(folder, problem) from problem
 
 
-def closed(folder: str, problem: PermissionError) -> Refusal:
-    """The refusal for a folder of a run that this user may not look into."""
+def closed(folder: str, problem: OSError) -> Refusal:
+    """The refusal for a folder of a run that this user may not, or cannot, look into."""
     runs = os.path.dirname(folder)
     state = os.path.dirname(runs)
     for path in (state, runs, folder):
         if refusal := foreign(path, state):
             return refusal
-    fix = [list_command(state), "omac doctor --fix  # mends modes"]
+    mend = "omac doctor --fix  # mends modes"
+    fix = [look_at(state), mend if isinstance(problem, PermissionError) else "export OMAC_STATE_DIR=PATH  # a folder"]
     return Refusal("state-unusable", f"{folder} cannot be looked into: {problem.strerror}", fix=fix)
 
 

@@ -24,13 +24,12 @@ def flaws_of(state: StateDir, public: Collection[str] = (), unended: Collection[
     """Return what is wrong with the state directory, which is this user's own. `public` are files of omac's elsewhere
     which others may read and not change; `unended` are runs whose end is not recorded."""
     flaws = [flaw for path in map(_resolved, public) if (flaw := _flaw(path, is_secret=False))]
-    try:
-        status = os.stat(state.path)
-    except FileNotFoundError:
+    if not os.path.isdir(state.path):
         there = nearest_existing(os.path.abspath(state.path))
+        if not os.path.isdir(there):
+            return (*flaws, Flaw("not-a-folder", there))
         return (*flaws, Flaw("missing", state.path) if os.access(there, os.W_OK) else Flaw("read-only", there))
-    if not stat.S_ISDIR(status.st_mode):
-        return (*flaws, Flaw("not-a-folder", state.path))
+    status = os.stat(state.path)
     if status.st_mode & 0o200 and not os.access(state.path, os.W_OK):  # a mode that forbids it is a flaw of its own
         return (*flaws, Flaw("read-only", state.path))
     own = os.path.realpath(state.path)

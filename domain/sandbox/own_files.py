@@ -117,7 +117,7 @@ def _diagnosis(flaw: Flaw) -> Diagnosis:
             says = f"omac cannot write to {flaw.path}, which its state directory needs"
             return Diagnosis(NAME, FAIL, says, (list_command(flaw.path), "export OMAC_STATE_DIR=PATH  # writable"))
         case "not-a-folder":
-            says = f"the state directory {flaw.path} is not a folder"
+            says = f"{flaw.path} is not a folder; the state directory has to be one, or in one"
             return Diagnosis(NAME, FAIL, says, (list_command(flaw.path), "export OMAC_STATE_DIR=PATH"))
         case "foreign":
             return Diagnosis(NAME, FAIL, f"{flaw.path} belongs to another user", (list_command(flaw.path),))

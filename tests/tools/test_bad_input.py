@@ -504,6 +504,26 @@ def test_a_state_directory_that_is_not_ours_alone(omac: Omac) -> None:
     refused(omac.run("status", extra=in_a_file), 5, f"no journal exists at {elsewhere}")
 
 
+@pytest.mark.parametrize("place", ["loop", "loop/below", "/dev/null/below", "dangling"])
+def test_a_state_directory_where_none_can_be(omac: Omac, place: str) -> None:
+    """Every command says what is in the way, and none fails."""
+    (omac.folder / "loop").symlink_to("loop")
+    (omac.folder / "dangling").symlink_to("nowhere")
+    impossible = {"OMAC_STATE_DIR": str(omac.folder / place)}
+    in_the_way = "/dev/null" if place.startswith("/") else str(omac.folder / place.partition("/")[0])
+    for words in (
+        ["doctor"],
+        ["start", "--", "true"],
+        ["approve", "echo", "--workdir", str(omac.project("p", "echo"))],
+    ):
+        done = omac.run(*words, extra=impossible)
+        assert done.status in (1, 5), done
+        assert f"try: ls -ld {in_the_way}\n" in done.out + done.err, done
+        assert "defect" not in done.err, done
+    for words in (["ps"], ["status"], ["audit"], ["journal", "check"], ["logs", "echo"]):
+        assert "defect" not in omac.run(*words, extra=impossible).err, words
+
+
 @pytest.mark.parametrize("name", ["host-id", "fingerprint.key"])
 def test_a_file_of_the_state_directory_that_is_none(omac: Omac, name: str) -> None:
     """The refusal names the file that is a pipe, and suggests listing it."""

@@ -332,7 +332,7 @@ def test_what_omac_cannot_mend_has_a_command(omac: Omac) -> None:
     omac.state.write_text("")
     done = doctor(omac, "--fix")
     assert done.status == 5
-    assert f"the state directory {omac.state} is not a folder" in done.out
+    assert f"{omac.state} is not a folder; the state directory has to be one" in done.out
     assert f"  try: ls -ld {omac.state}" in done.out
     omac.state.unlink()
     omac.state.mkdir()
