@@ -82,7 +82,7 @@ def seal(request: SealRequest, keys: KeysOf, environment: Mapping[str, str], clo
         except Refusal as refusal:
             with contextlib.suppress(Refusal, OSError):  # the disk may be that of the journal
                 withdraw(path, reader.segments())
-                trio.run(carrier.execute, sealing.AGGREGATE, stream, _failure(refusal), PERSON)
+                trio.run(carrier.execute, sealing.AGGREGATE, stream, sealing.ReportSealFailure(refusal.message), PERSON)
             raise
         outcome = sealing.ReportSealed(segment.bytes, segment.sha256, checkpoint.root.hex(), signed.note)
         trio.run(carrier.execute, sealing.AGGREGATE, stream, outcome, PERSON)
@@ -147,10 +147,6 @@ def _why_nothing(signed: SignedSize | None, first: int, request: SealRequest) ->
         return f"positions 1 to {first - 1} are sealed, and this host has recorded no later checkpoint{of}"
     assert signed is None or signed.checkpoint.size < first
     return f"this host has recorded no checkpoint{of}"
-
-
-def _failure(refusal: Refusal) -> sealing.ReportSealFailure:
-    return sealing.ReportSealFailure(refusal.message)
 
 
 @contextmanager
