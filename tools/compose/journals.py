@@ -72,6 +72,14 @@ def carrying(environment: Mapping[str, str], flag: str | None, clock: Callable[[
         yield OpenedJournal(journal, host, snapshots_of(state, journal.store.reader))
 
 
+def require_existing(environment: Mapping[str, str], flag: str | None) -> str:
+    """Return the path of the journal that a command means. Raises Refusal where there is none: none is made."""
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, flag)
+    ReadJournal(path, mark_of(state, path)).close()
+    return path
+
+
 def to_serve(state: StateDir, path: str, run: str) -> "Journal":
     """The journal of a run that stays, listed as present. Raises Refusal, also where the clock is wrong by now."""
     from omac.journal.format import Present
