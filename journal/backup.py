@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
-from omac.journal.file import connect_for_reading, refusal_of
+from omac.journal.file import connect_for_reading, reading, refusal_of
 from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import RESTORING, Mark
 from omac.journal.segment import (
@@ -52,18 +52,13 @@ class Copy(NamedTuple):
 
 def inspect(path: str) -> Copy:
     """Return what the journal at `path` is. Raises Refusal: there is none, or it is damaged."""
-    connection = connect_for_reading(path)
-    try:
+    with reading(path) as connection:
         journal_id, position = connection.execute("SELECT journal.id, position FROM journal, head").fetchone()
         segments = connection.segments()
         for segment in segments:
             verify_segment(path, journal_id, segment)
         if (sound := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            raise refusal_of(sqlite3.DatabaseError(f"malformed: {sound}"), path)
-    except sqlite3.Error as error:
-        raise refusal_of(error, path) from error
-    finally:
-        connection.close()
+            raise sqlite3.DatabaseError(f"malformed: {sound}")
     return Copy(path, journal_id, position, os.path.getsize(path) + sum(segment.bytes for segment in segments))
 
 
@@ -152,7 +147,7 @@ def _taken(name: str) -> Refusal:
 
 def _listed(path: str) -> list[Segment]:
     """The segments of a journal as it is now."""
-    with contextlib.closing(connect_for_reading(path)) as connection:
+    with reading(path) as connection:
         return connection.segments()
 
 
@@ -283,21 +278,18 @@ def _move_log(path: str) -> None:
 
 def _copy(path: str, target: str) -> list[Segment]:
     """Copy the journal's own file, and return the segments that the copy lists."""
-    source = connect_for_reading(path)
     try:
-        copy = sqlite3.connect(target, isolation_level=None, factory=JournalConnection)
-        try:
+        with (
+            contextlib.closing(connect_for_reading(path)) as source,
+            contextlib.closing(sqlite3.connect(target, isolation_level=None, factory=JournalConnection)) as copy,
+        ):
             source.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")  # one file, that can be copied as it lies
             if copy.execute("SELECT 1 FROM sqlite_master WHERE name = 'opened'").fetchone():  # the first omac had none
                 copy.execute("DELETE FROM opened")  # no process has the copy open
             return copy.segments()
-        finally:
-            copy.close()
     except sqlite3.Error as error:
         raise refusal_of(error, target) from error
-    finally:
-        source.close()
 
 
 def _holds_anything(path: str) -> bool:

@@ -12,15 +12,13 @@ Rules
 """
 
 import hashlib
-import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from typing import NamedTuple
 
 import msgspec
 
 from omac.journal.codec import Codec
-from omac.journal.file import connect_for_reading, refusal_of, unproven
+from omac.journal.file import reading, unproven
 from omac.journal.leaves import Contents, stored_leaves
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import MerkleTree, gap_ranges, leaf_hash, perfect_root
@@ -125,7 +123,7 @@ def taken(
     is not what was recorded, at the latest behind the last line."""
     tree = MerkleTree()
     try:
-        with closing(connect_for_reading(path)) as connection:
+        with reading(path) as connection:
             connection.execute("BEGIN")
             source = _Source(path, connection)
             for first, last in _runs(positions):
@@ -135,8 +133,6 @@ def taken(
                     yield _taken(position, leaf, text, redaction, codec)
             for gap in _gaps(connection, tree, size):
                 yield TakenEvent(gap)
-    except sqlite3.Error as error:
-        raise refusal_of(error, path) from error
     except (msgspec.MsgspecError, ValueError) as error:
         raise unproven(path, str(error)) from None
     if tree.size != size or tree.root() != root:

@@ -25,7 +25,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied
 from omac.domain.kernel.sizes import counted
 from omac.journal.codec import Codec
-from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, refusal_of, segment_refusal
+from omac.journal.file import VERSION_INDEX, beyond_repair, reading, segment_refusal
 from omac.journal.leaves import has_tree
 from omac.journal.log_connection import ALL, JournalConnection
 from omac.journal.pruned import PrunedPositions
@@ -80,14 +80,9 @@ def check(path: str, fold: Fold, codec: Codec | None = None) -> list[Damage]:
     `codec` may have the keys of personal fields. Raises Refusal: there is no journal, it is of a later omac, or it
     cannot be read at all."""
     try:
-        connection = connect_for_reading(path, lenient=True)
-        try:
+        with reading(path, lenient=True) as connection:
             connection.execute("BEGIN")
             return examine(connection, fold, codec)
-        except sqlite3.Error as error:
-            raise refusal_of(error, path) from error
-        finally:
-            connection.close()
     except Refusal as refusal:
         raise beyond_repair(refusal, path) from refusal
 

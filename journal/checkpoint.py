@@ -13,7 +13,6 @@ import base64
 import binascii
 import hashlib
 import re
-import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from omac.domain.access.signing import SIGNATURE
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.file import connect_for_reading, refusal_of
+from omac.journal.file import reading
 from omac.journal.leaves import has_tree, stored_tree, without_leaves
 from omac.journal.merkle import HASH_BYTES
 
@@ -145,17 +144,12 @@ def journal_of(text: str) -> str:
 
 def current_checkpoint(path: str, at: int) -> Checkpoint:
     """Return the checkpoint of the journal at `path` as it stands. Raises Refusal."""
-    connection = connect_for_reading(path)
-    try:
+    with reading(path) as connection:
         connection.execute("BEGIN")
         if not has_tree(connection):
             raise without_leaves(path)
         tree, late = stored_tree(connection, path)
         journal = connection.id()
-    except sqlite3.Error as error:
-        raise refusal_of(error, path) from error
-    finally:
-        connection.close()
     return Checkpoint(journal, tree.size, tree.root(), at, late)
 
 

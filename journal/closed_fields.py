@@ -1,13 +1,11 @@
 """Personal fields that nobody can read here, though no erasure of them is recorded: their key was taken away."""
 
-import sqlite3
-from contextlib import closing
 from typing import NamedTuple
 
 from omac.domain.access import erasure
 from omac.domain.kernel.ids import workdir_id
 from omac.journal.codec import Codec
-from omac.journal.file import connect_for_reading, refusal_of
+from omac.journal.file import reading
 from omac.journal.log_connection import ALL
 from omac.journal.personal_fields import PERSONAL
 from omac.journal.reader import Reader, recorded
@@ -31,11 +29,8 @@ def closed_fields(reader: Reader, codec: Codec) -> ClosedFields:
             event = recorded(reader.path, Codec(), row).event
             if isinstance(event, erasure.ErasureRequested):
                 erased.setdefault(event.workdir, set()).update(event.keys)
-    try:
-        with closing(connect_for_reading(reader.path, lenient=True)) as connection:
-            groups = connection.rows(_BY_KEY, *ALL)
-    except sqlite3.Error as error:
-        raise refusal_of(error, reader.path) from error
+    with reading(reader.path, lenient=True) as connection:
+        groups = connection.rows(_BY_KEY, *ALL)
     keys: dict[bytes, ClosedFields] = {}
     for key, first, events in groups:  # each segment, and the journal's file, has groups of its own
         known = keys.get(key, ClosedFields(0, first))

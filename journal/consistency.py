@@ -8,7 +8,6 @@ Rules
 3. What a journal cannot prove is refused when the proof is made: no proof is printed that would fail.
 """
 
-import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ import msgspec
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
 from omac.journal.checkpoint import Checkpoint, VerifierKey, journal_of, verified
-from omac.journal.file import connect_for_reading, refusal_of, unproven
+from omac.journal.file import reading, unproven
 from omac.journal.leaves import stored_leaves
 from omac.journal.merkle import consistency_ranges, continues, root_of
 from omac.journal.proof_text import parsed
@@ -51,18 +50,14 @@ def prove_consistency(
     one. Raises Refusal: a checkpoint is not signed by one of `keys`, they do not follow one another, or the journal is
     not what they signed."""
     old, new = _ordered(verified(old_note, *keys), verified(new_note, *keys))
-    connection = connect_for_reading(path)
     try:
-        connection.execute("BEGIN")
-        (journal,) = connection.execute("SELECT id FROM journal").fetchone()
-        ranges = consistency_ranges(old.size, new.size)
-        hashes = tuple(root_of(stored_leaves(connection, *range_)) for range_ in ranges)
-    except sqlite3.Error as error:
-        raise refusal_of(error, path) from error
+        with reading(path) as connection:
+            connection.execute("BEGIN")
+            journal = connection.id()
+            ranges = consistency_ranges(old.size, new.size)
+            hashes = tuple(root_of(stored_leaves(connection, *range_)) for range_ in ranges)
     except ValueError as error:
         raise unproven(path, str(error)) from None
-    finally:
-        connection.close()
     if journal != new.journal:
         message = f"these are checkpoints of journal {new.journal}; {path} is journal {journal}"
         raise Refusal("misuse", message, fix=["omac proof consistency OLD NEW --journal FILE"])

@@ -7,6 +7,8 @@ import fcntl
 import os
 import sqlite3
 import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 from omac.domain.kernel.locks import NO_LOCKS, without_locks
 from omac.domain.kernel.refusal import Refusal, quoted
@@ -44,6 +46,16 @@ def connect_for_reading(path: str, mark: Mark | None = None, *, lenient: bool = 
             raise refusal_of(error, path) from error
     try:
         return _connect(path, "mode=ro&immutable=1", mark, lenient)
+    except sqlite3.Error as error:
+        raise refusal_of(error, path) from error
+
+
+@contextmanager
+def reading(path: str, *, lenient: bool = False) -> Iterator[JournalConnection]:
+    """A connection as of `connect_for_reading`, closed at the end. Raises Refusal, for errors of SQLite inside too."""
+    try:
+        with closing(connect_for_reading(path, lenient=lenient)) as connection:
+            yield connection
     except sqlite3.Error as error:
         raise refusal_of(error, path) from error
 

@@ -11,7 +11,6 @@ Rules
 4. The head is the last position. A journal in which it is not refuses every append (journal-damaged).
 """
 
-import sqlite3
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -19,7 +18,7 @@ from msgspec.structs import astuple
 
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.event_kinds import ENCRYPTED, FIRST_SCHEMA, SCHEMA, SINCE
-from omac.journal.file import connect_for_reading, damaged, require_known
+from omac.journal.file import damaged, reading, require_known
 from omac.journal.log_connection import JournalConnection
 
 IsLiving = Callable[[int, int, str], bool]  # pid, start time in clock ticks, boot id
@@ -92,12 +91,9 @@ def leave(connection: JournalConnection, run: str) -> None:
 def require_unused(path: str, is_living: IsLiving) -> None:
     """Raise Refusal (journal-in-use) while a living run has the journal at `path` open; a damaged one can be read."""
     try:
-        connection = connect_for_reading(path, lenient=True)
-        try:
+        with reading(path, lenient=True) as connection:
             rows = connection.execute(_OPENED).fetchall()
-        finally:
-            connection.close()
-    except (sqlite3.Error, Refusal):
+    except Refusal:
         return  # the processes that have it open cannot use it either
     for present in (Present(*row) for row in rows):
         if is_living(present.pid, present.start_ticks, present.boot_id):

@@ -8,7 +8,6 @@ Rules
 3. Where the key was rotated, the notes of that are part of it: whoever has the first public key can verify it too.
 """
 
-import sqlite3
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +17,7 @@ from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.bundle import LeafContent
 from omac.journal.checkpoint import Checkpoint, VerifierKey, journal_of, verified
 from omac.journal.codec import Codec
-from omac.journal.file import connect_for_reading, refusal_of, unproven
+from omac.journal.file import reading, unproven
 from omac.journal.leaves import HASHES, Contents, stored_leaves
 from omac.journal.merkle import includes, inclusion_ranges, leaf_hash, root_of
 from omac.journal.openings import Opening, openings_of, require_committed, shown_values
@@ -72,21 +71,17 @@ def prove(
     if not 1 <= position <= checkpoint.size:
         message = f"position {position} is not among the {checkpoint.size} events of the checkpoint"
         raise Refusal("misuse", message, fix=[f"omac journal stats --journal {quoted(path)}"])
-    connection = connect_for_reading(path)
     try:
-        connection.execute("BEGIN")
-        text = next((text for _, text in Contents(connection).between(position - 1, position)), None)
-        pruned = max((segment for segment in connection.segments() if segment.pruned), default=None)
-        leaf = connection.execute(HASHES, (position - 1, position)).fetchone()
-        is_set_aside = leaf is not None and SetAsidePositions(connection).has(position, leaf[0])
-        ranges = inclusion_ranges(position - 1, checkpoint.size)
-        hashes = tuple(root_of(stored_leaves(connection, *range_)) for range_ in ranges)
-    except sqlite3.Error as error:
-        raise refusal_of(error, path) from error
+        with reading(path) as connection:
+            connection.execute("BEGIN")
+            text = next((text for _, text in Contents(connection).between(position - 1, position)), None)
+            pruned = max((segment for segment in connection.segments() if segment.pruned), default=None)
+            leaf = connection.execute(HASHES, (position - 1, position)).fetchone()
+            is_set_aside = leaf is not None and SetAsidePositions(connection).has(position, leaf[0])
+            ranges = inclusion_ranges(position - 1, checkpoint.size)
+            hashes = tuple(root_of(stored_leaves(connection, *range_)) for range_ in ranges)
     except ValueError as error:
         raise unproven(path, str(error)) from None
-    finally:
-        connection.close()
     if text is None and pruned is not None and position <= pruned.last:
         raise pruned_refusal(position, pruned.last, day_of(pruned.pruned), path)
     if is_set_aside:

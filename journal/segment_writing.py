@@ -1,11 +1,10 @@
 """Writing a segment: its file, compared with the journal event by event before it counts for anything."""
 
 import os
-import sqlite3
 from contextlib import closing
 
 from omac.journal.checkpoint import Checkpoint
-from omac.journal.file import connect_for_reading, damaged, disk_refusal, refusal_of, segment_refusal, unproven
+from omac.journal.file import damaged, disk_refusal, reading, segment_refusal, unproven
 from omac.journal.segment import (
     PrunedContent,
     Segment,
@@ -32,7 +31,7 @@ def require_verified(path: str, first: int, checkpoint: Checkpoint) -> None:
 
 def _require_segments(path: str) -> None:
     """Raise Refusal for the first segment that is missing, or is not the one that was sealed."""
-    with closing(connect_for_reading(path, lenient=True)) as connection:
+    with reading(path, lenient=True) as connection:
         for _, error in damaged_segments(connection):
             raise segment_refusal(error, path)
 
@@ -41,14 +40,12 @@ def written_segment(path: str, first: int, checkpoint: Checkpoint, note: str) ->
     """Write the segment from position `first` up to a checkpoint, compare it with the journal, and give it its name.
     Raises Refusal."""
     try:
-        with closing(connect_for_reading(path)) as connection:
+        with reading(path) as connection:
             connection.execute("BEGIN")
             segment = write_segment(connection, path, checkpoint.journal, first, checkpoint.size, checkpoint.root, note)
             if not same_events(connection, path, segment):
                 raise damaged(path, f"the segment {segment.file} is not what was written: does the disk fail?")
         publish(path, segment)
-    except sqlite3.Error as error:
-        raise refusal_of(error, path) from error
     except OSError as error:
         raise disk_refusal(error, path) from error
     return segment
@@ -57,16 +54,11 @@ def written_segment(path: str, first: int, checkpoint: Checkpoint, note: str) ->
 def written_pruned(path: str, segment: Segment, left: PrunedContent) -> Segment:
     """Write what is left of a segment, compare that with the segment, and give it its name. Raises Refusal."""
     try:
-        with (
-            closing(connect_for_reading(path)) as connection,
-            closing(open_segment(path, connection.id(), segment)) as source,
-        ):
+        with reading(path) as connection, closing(open_segment(path, connection.id(), segment)) as source:
             pruned = write_pruned(source, path, segment, left)
             if not same_events(source, path, pruned, left.kept):
                 raise damaged(path, f"{pruned.file} is not what was written: does the disk fail?")
         publish(path, pruned)
-    except sqlite3.Error as error:
-        raise refusal_of(error, path) from error
     except OSError as error:
         raise disk_refusal(error, path) from error
     return pruned

@@ -6,7 +6,6 @@ host knows those that it was rotated to and from: each rotation is signed by bot
 only. Behind a lost key a new chain begins, by a key that no other has signed: a break, which is reported.
 """
 
-import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied
 from omac.journal.checkpoint import VerifierKey, verified
 from omac.journal.codec import Codec
-from omac.journal.file import connect_for_reading, refusal_of, unproven
+from omac.journal.file import reading, unproven
 from omac.journal.leaves import stored_leaves, stored_tree
 from omac.journal.merkle import MerkleTree
 from omac.journal.reader import Reader, recorded
@@ -68,8 +67,8 @@ def require_holding(path: str, keys: Sequence[VerifierKey]) -> None:
         chain, tree = chain_of(reader, keys), MerkleTree()
     for finding in chain.findings:
         raise unproven(path, f"{finding.problem} (position {finding.position})")
-    with closing(connect_for_reading(path, lenient=True)) as connection:
-        try:
+    try:
+        with reading(path, lenient=True) as connection:
             late = stored_tree(connection, path).late if chain.roots else 0
             for kept in chain.roots:
                 before = tree.size
@@ -81,10 +80,8 @@ def require_holding(path: str, keys: Sequence[VerifierKey]) -> None:
                     raise unproven(path, f"{events} are not those of a signed checkpoint: history was rewritten")
                 if problem := late_problem(late, kept):
                     raise unproven(path, problem)
-        except ValueError as problem:
-            raise unproven(path, str(problem)) from None
-        except sqlite3.Error as error:
-            raise refusal_of(error, path) from error
+    except ValueError as problem:
+        raise unproven(path, str(problem)) from None
 
 
 class _HostChain:

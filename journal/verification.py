@@ -20,7 +20,7 @@ import msgspec
 
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
-from omac.journal.file import connect_for_reading, refusal_of, unproven
+from omac.journal.file import reading, unproven
 from omac.journal.leaves import HASHES, LEAVES, Contents, has_tree, without_leaves
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import HASH_BYTES, MerkleTree, Range, leaf_hash
@@ -107,16 +107,11 @@ def verify(
     """Verify the journal at `path`, its events from position `first` to `last`; `progress` gets how many events are
     verified, of how many. `known` was found before. `workers` processes help, which a process without threads may ask
     for. Raises Refusal: it cannot be read, or it has no leaves at all."""
-    connection = connect_for_reading(path, lenient=True)
-    connection.text_factory = _text
-    try:
+    with reading(path, lenient=True) as connection:
+        connection.text_factory = _text
         connection.execute("BEGIN")
         verification = _Verification(connection, path, kept, known)
         return verification.run(first, last, progress, workers)
-    except sqlite3.Error as error:
-        raise refusal_of(error, path) from error
-    finally:
-        connection.close()
 
 
 class _Verification:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 WITHIN_S = 15.0  # an activation answers after 4 s at most; beside it others may be under way
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 TOKEN_BYTES_MAX = 1024
-CONTROL_VARIABLES = ("OMAC_CONTROL_BASE", "OMAC_CONTROL_SOCKET", "OMAC_CONTROL_TOKEN_FILE")
 
 
 def call(action: str, document: Mapping[str, object], environment: Mapping[str, str]) -> dict[str, Any]:

@@ -11,11 +11,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from omac.adapters.files.json_text import Cut, Insertion, JsonNode, JsonText, without
-from omac.domain.harness.bridge import BEGUN, ENDED, GUARDED
+from omac.domain.harness.names import BEGUN, ENDED, GUARDED, INSTALLED
 from omac.domain.kernel import PlainData
 
 VERBS = {GUARDED: "pre-tool-use", BEGUN: "session-start", ENDED: "session-end"}
-INSTALLED = "--installed"  # tells the hook from one that `omac start` gives to its agent
 ANY_TOOL = (None, "", "*")
 COMMAND_CHARS_MAX = 4 * 4096  # a longer one is not omac's
 _PROGRAM = r"""(?P<program>(?:'[^']*'|"'"|[^\s'"])+)"""

@@ -90,17 +90,17 @@ def _siblings(source: str) -> list[str]:
 
 def _name_of(source: str) -> str:
     """Return the name that a skill declares, else that of its folder."""
-    declared = _document_of(source).get("name")
+    declared = document_of(source).get("name")
     return declared if isinstance(declared, str) else os.path.basename(source)
 
 
 def _mount_of(source: str) -> str | None:
     """Return the mount of a skill with a sidecar, None where its omac.yaml has problems."""
-    _, meta = problems_of(_document_of(source))
+    _, meta = problems_of(document_of(source))
     return meta.sidecar.mount if meta is not None and meta.sidecar is not None else None
 
 
-def _document_of(source: str) -> dict[object, object]:
+def document_of(source: str) -> dict[object, object]:
     """Return the omac.yaml of a skill, empty where it cannot be read."""
     document: object = None
     with suppress(OSError, YamlFileError), open_folder(source) as folder:

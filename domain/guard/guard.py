@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from posixpath import join, normpath
 
-from omac.domain.harness.names import hooked
+from omac.domain.harness.names import GUARDED, hooked
 from omac.domain.kernel import PlainData
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from omac.domain.harness.harness import GuardTools, Harness, Hook
 
-HOOK_EVENT = "PreToolUse"
 SCRATCH = (b"/tmp", b"/private/tmp")  # and what the person declares
 
 PATH_ARGUMENTS = ("path", "filename", "file", "target_file", "absolute_path", "relative_path")  # of any tool
@@ -104,8 +103,8 @@ def call_of(payload: object) -> Call | None:
     """The call that a decoded PreToolUse payload announces; None if it writes no files. Raises Unclear."""
     if not isinstance(payload, dict):
         raise Unclear("the hook's input is no JSON object")
-    if payload.get("hook_event_name", HOOK_EVENT) != HOOK_EVENT:
-        raise Unclear(f"this hook is for {HOOK_EVENT}, and was called for something else")
+    if payload.get("hook_event_name", GUARDED) != GUARDED:
+        raise Unclear(f"this hook is for {GUARDED}, and was called for something else")
     tool = payload.get("tool_name")
     if not isinstance(tool, str) or not tool.strip():
         raise Unclear("the hook's input names no tool")

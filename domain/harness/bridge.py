@@ -17,6 +17,7 @@ import tomllib
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
+from omac.domain.harness.names import BEGUN, CONTROL_VARIABLES, ENDED, GUARDED
 from omac.domain.kernel.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -24,11 +25,7 @@ if TYPE_CHECKING:
 
     from omac.domain.harness.harness import Harness, Hook
 
-CONTROL_VARIABLES = ("OMAC_CONTROL_BASE", "OMAC_CONTROL_SOCKET", "OMAC_CONTROL_TOKEN_FILE")  # not for tools' shells
-LAUNCHED = "OMAC_BRIDGE"  # set to LAUNCH for an agent that omac gave its hooks at the launch: installed ones are silent
-LAUNCH = "launch"
 TIMEOUT_S = 60  # of one call of a hook
-GUARDED, BEGUN, ENDED = "PreToolUse", "SessionStart", "SessionEnd"
 _FLAGS_FILE = "/<session-flags>/config.toml"  # as Codex names the settings of its command line
 _LABELS = {GUARDED: "pre_tool_use", BEGUN: "session_start"}  # the events that Codex has
 

@@ -28,7 +28,8 @@ class GuardTools(PlainData):
 
 
 class Hook(PlainData):
-    """The way in which an agent calls the write guard. The settings have the form that `adapters/guard/calls.py` reads.
+    """The way in which an agent calls the write guard. Its settings are read by
+    `adapters/harness/hook_text.py`.
 
     `file` is the settings file, in a folder of the home or of a project. `matcher` is a regular expression for the
     names of the tools that the hook is called for. `off_switch` is the setting in `file` that turns all hooks off.

@@ -15,7 +15,7 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from omac.domain.harness.bridge import GUARDED
+from omac.domain.harness.names import GUARDED
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.refusal import Refusal

@@ -1,4 +1,5 @@
-"""The names of the harnesses: a line for each, whose module in this folder has the same name and says all the rest.
+"""The names of the harnesses: a line for each, whose module in this folder has the same name and says all the rest; and
+the names by which omac's hooks know what calls them.
 
 Loaded by programs whose whole start is a few milliseconds, so a harness's own module is loaded when it is asked for.
 """
@@ -21,6 +22,12 @@ HAS_HOOK = {  # each harness, the default first, and whether omac has a hook for
 NAMES = tuple(HAS_HOOK)
 HOOKED_NAMES = tuple(name for name, has_hook in HAS_HOOK.items() if has_hook)
 EXAMPLE = "claude"  # in commands that a help or a refusal shows
+
+GUARDED, BEGUN, ENDED = "PreToolUse", "SessionStart", "SessionEnd"  # the events of agents that have hooks of omac
+INSTALLED = "--installed"  # tells a hook in a person's own settings from one that `omac start` gives to its agent
+LAUNCHED = "OMAC_BRIDGE"  # set to LAUNCH for an agent that omac gave its hooks at the launch: installed ones are silent
+LAUNCH = "launch"
+CONTROL_VARIABLES = ("OMAC_CONTROL_BASE", "OMAC_CONTROL_SOCKET", "OMAC_CONTROL_TOKEN_FILE")  # not for tools' shells
 
 
 def load(name: str) -> Harness:

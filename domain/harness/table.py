@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from omac.domain.harness.harness import SHARED_BASE
 from omac.domain.harness.names import EXAMPLE, NAMES, load
 from omac.domain.kernel.refusal import Refusal
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 HARNESSES: tuple[Harness, ...] = tuple(map(load, NAMES))
 DEFAULT_HARNESS: Harness = HARNESSES[0]
+BASES = (SHARED_BASE, *dict.fromkeys(harness.base for harness in HARNESSES))  # in which any agent finds skills
 _ALSO = """
     .cursor/mcp.json .gemini/settings.json .mcp.json .opencode/opencode.json .opencode/opencode.jsonc .vscode/mcp.json
     opencode.json opencode.jsonc

@@ -36,11 +36,11 @@ class TrustChange(NamedTuple):
     """A change of trust. `refused`: something was kept from happening, for `reason`."""
 
     kind: str
-    dir: str | None
-    skill: str | None
-    refused: bool
-    reason: str | None
     detail: str
+    refused: bool = False
+    reason: str | None = None
+    dir: str | None = None
+    skill: str | None = None
     session: str | None = None
 
 
@@ -69,75 +69,49 @@ class TrustChanges:
                 self._paths[scope] = event.workdir
             case _:
                 pass
-        described = _described(event)
-        if described is None:
+        change = _described(event)
+        if change is None:
             return None
-        kind, refused, reason, detail = described
         if is_repository(scope):
             where = self._paths.get(scope)
-            detail += f"{', ' if detail else ''}for every worktree of {named(where) if where else 'a repository'}"
+            every = f"for every worktree of {named(where) if where else 'a repository'}"
+            change = change._replace(detail=f"{change.detail}, {every}" if change.detail else every)
         match event:
-            case ControlCalled(_, directory, _, session):
-                return TrustChange(kind, directory or None, None, refused, reason, detail, session)
+            case ControlCalled(dir=directory, session=session) | GuardDenied(root=directory, session=session):
+                return change._replace(dir=directory or None, session=session)
             case (
                 ControlRefused(dir=directory) | Inspected(projects=(directory, *_)) | RunStarted(roots=(directory, *_))
             ):
-                return TrustChange(kind, directory or None, None, refused, reason, detail)
-            case GuardDenied():
-                return TrustChange(kind, event.root or None, None, refused, reason, detail, event.session)
-            case (
-                Inspected()
-                | SettingChanged()
-                | SettingChangeFailed()
-                | VaultLocked()
-                | BridgeChanged()
-                | BridgeChangeFailed()
-                | ExportCreated()
-                | KeyRotated()
-                | KeyLost()
-                | KeyMoved()
-                | CheckpointDelayed()
-                | WitnessFailed()
-                | CheckpointContested()
-                | SegmentSealed()
-                | SealFailed()
-                | SegmentPruned()
-                | PruneFailed()
-                | PositionSetAside()
-            ):
-                return TrustChange(kind, None, None, refused, reason, detail)
+                return change._replace(dir=directory or None)
             case RouteStubbed(skill):
-                return TrustChange(kind, self._paths.get(scope), skill, refused, reason, detail)
-            case _:  # an erasure is of no skill
-                return TrustChange(kind, self._paths.get(scope), key.name or None, refused, reason, detail)
+                return change._replace(dir=self._paths.get(scope), skill=skill)
+            case _ if scope:  # an erasure is of no skill
+                return change._replace(dir=self._paths.get(scope), skill=key.name or None)
+            case _:
+                return change
 
 
-def _described(event: Event) -> tuple[str, bool, str | None, str] | None:
-    """Kind, whether it was refused, the reason, and what there is to say; None for what is no change of trust."""
+def _described(event: Event) -> TrustChange | None:
+    """The change that an event is, without its directory, skill and session; None for what is none."""
     match event:
         case RunStarted(policy={"sandbox": options}):
             agent = f" {event.policy['agent']}" if "agent" in event.policy else ""
-            return "run.started", False, None, f"omac {event.command}{agent} with {options}"
+            return TrustChange("run.started", f"omac {event.command}{agent} with {options}")
         case registration.AutoRegistered(source, bundle_hash, _, digest):
-            return (
-                "skill.auto-registered",
-                False,
-                None,
-                _code(source, bundle_hash, digest),
-            )
+            return TrustChange("skill.auto-registered", _code(source, bundle_hash, digest))
         case registration.Registered(source, bundle_hash, _, digest):
-            return "skill.registered", False, None, _code(source, bundle_hash, digest)
+            return TrustChange("skill.registered", _code(source, bundle_hash, digest))
         case registration.Approved(source, bundle_hash, digest):
-            return "skill.approved", False, None, _code(source, bundle_hash, digest)
+            return TrustChange("skill.approved", _code(source, bundle_hash, digest))
         case registration.ApprovalRevoked(why):
-            return "skill.approval-revoked", False, None, why
+            return TrustChange("skill.approval-revoked", why)
         case registration.Deregistered():
-            return "skill.deregistered", False, None, ""
+            return TrustChange("skill.deregistered", "")
         case registration.Drifted(source, bundle_hash, digest, accepted_by):
             detail = _code(source, bundle_hash, digest)
             if accepted_by:
-                return "skill.drifted", False, None, f"accepted by run {accepted_by}: {detail}"
-            return "skill.drifted", True, "skill-changed", detail
+                return TrustChange("skill.drifted", f"accepted by run {accepted_by}: {detail}")
+            return TrustChange("skill.drifted", detail, refused=True, reason="skill-changed")
         case _:
             return _described_call(event)
 
@@ -146,133 +120,129 @@ def _code(source: str, bundle_hash: str, digest: str) -> str:
     return f"{registration.shown_hash(bundle_hash, digest)} in {named(source)}"
 
 
-def _described_call(event: Event) -> tuple[str, bool, str | None, str] | None:
+def _described_call(event: Event) -> TrustChange | None:
     match event:
         case RouteStubbed(_, _, why, detail):
-            return "route.stubbed", True, why, detail
+            return TrustChange("route.stubbed", detail, refused=True, reason=why)
         case GaveUp(detail):
-            return "sidecar.gave-up", True, "sidecar-down", detail
+            return TrustChange("sidecar.gave-up", detail, refused=True, reason="sidecar-down")
         case ControlCalled(action, _, listener, session):
             of_session = " of the session" if session is not None else ""
-            return "control.called", False, None, f"{action}{of_session} by {listener}"
+            return TrustChange("control.called", f"{action}{of_session} by {listener}")
         case VaultLocked(listener):
-            return "control.vault-locked", False, None, f"the key of the vault is forgotten, by {listener}"
+            return TrustChange("control.vault-locked", f"the key of the vault is forgotten, by {listener}")
         case ControlRefused(action, _, listener, reason, count):
             times = f", {count} times" if count > 1 else ""
-            return "control.refused", True, reason, f"{action or 'unknown'} by {listener}{times}"
+            return TrustChange(
+                "control.refused", f"{action or 'unknown'} by {listener}{times}", refused=True, reason=reason
+            )
         case GuardDenied():
             return _described_denial(event)
         case Inspected(launches, _, findings):
             listed = f"; found: {', '.join(findings)}" if findings else ""
-            return "sandbox.inspected", False, None, f"what was left by {', '.join(launches)}{listed}"
+            return TrustChange("sandbox.inspected", f"what was left by {', '.join(launches)}{listed}")
         case SettingChangeFailed(name, why):
-            return "setting.change-failed", True, None, f"{name}: {why}"
+            return TrustChange("setting.change-failed", f"{name}: {why}", refused=True)
         case SettingChanged(name, value):
-            return "setting.changed", False, None, f"{name} = {value}" if value is not None else f"{name} unset"
+            return TrustChange("setting.changed", f"{name} = {value}" if value is not None else f"{name} unset")
         case BridgeChangeFailed(harness, file, why):
-            return "bridge.change-failed", True, None, f"{harness} in {named(file)}: {why}"
+            return TrustChange("bridge.change-failed", f"{harness} in {named(file)}: {why}", refused=True)
         case BridgeChanged(harness, file, events):
-            return (
-                "bridge.changed",
-                False,
-                None,
-                f"{harness} calls omac for {', '.join(events) or 'nothing'} by {named(file)}",
+            return TrustChange(
+                "bridge.changed", f"{harness} calls omac for {', '.join(events) or 'nothing'} by {named(file)}"
             )
         case _:
             return _described_value(event)
 
 
-def _described_denial(event: GuardDenied) -> tuple[str, bool, str | None, str]:
+def _described_denial(event: GuardDenied) -> TrustChange:
     suggestion = f", {named(event.probable)} was probably meant" if event.probable else ""
     claimed = ", as claimed from inside" if event.origin == "bridge" else ""
     claimed += f", {event.count} times" if event.count > 1 else ""
     if not event.path:
-        return "guard.denied", True, None, f"a call that could not be understood{claimed}"
-    return (
+        return TrustChange("guard.denied", f"a call that could not be understood{claimed}", refused=True)
+    return TrustChange(
         "guard.denied",
-        True,
-        OUTSIDE,
         f"{named(event.tool)} of {named(event.harness)} to {named(event.path)}{suggestion}{claimed}",
+        refused=True,
+        reason=OUTSIDE,
     )
 
 
-def _described_value(event: Event) -> tuple[str, bool, str | None, str] | None:
+def _described_value(event: Event) -> TrustChange | None:
     match event:
         case credential.SecretWritten(name, fingerprint, store, base):
-            return "secret.written", False, None, f"{name} ({fingerprint}) in the {store}{_for(base)}"
+            return TrustChange("secret.written", f"{name} ({fingerprint}) in the {store}{_for(base)}")
         case credential.SecretRemoved(name):
-            return "secret.removed", False, None, name
+            return TrustChange("secret.removed", name)
         case credential.SecretErased(name, store):
-            return "secret.erased", False, None, f"{name} from the {store}"
+            return TrustChange("secret.erased", f"{name} from the {store}")
         case credential.ConfigWritten(name, value, base):
-            return "config.written", False, None, f"{name} = {value}{_for(base)}"
+            return TrustChange("config.written", f"{name} = {value}{_for(base)}")
         case credential.ConfigRemoved(name):
-            return "config.removed", False, None, name
+            return TrustChange("config.removed", name)
         case credential.DefaultMirrored(name, code):
-            return "default.mirrored", False, None, f"{name}, given to {code or 'no known code'}"
+            return TrustChange("default.mirrored", f"{name}, given to {code or 'no known code'}")
         case credential.DefaultAdopted(name, code):
-            return "default.adopted", False, None, f"{name}, given to {code or 'no known code'}"
+            return TrustChange("default.adopted", f"{name}, given to {code or 'no known code'}")
         case credential.DefaultPurged(name):
-            return "default.purged", False, None, name
+            return TrustChange("default.purged", name)
+        case _:
+            return _described_signing(event)
+
+
+def _described_signing(event: Event) -> TrustChange | None:
+    match event:
+        case KeyRotated(old, new):
+            return TrustChange("key.rotated", f"{old} gave way to {new}")
+        case KeyLost(old, new):
+            return TrustChange("key.lost", f"{old} is lost; {new} begins a new chain")
+        case KeyMoved(key, store):
+            return TrustChange("key.moved", f"{key} is kept in the {store}")
+        case CheckpointDelayed(why):
+            return TrustChange("checkpoint.delayed", why, refused=True)
+        case WitnessFailed(size, name, why):
+            return TrustChange(
+                "witness.failed", f"{name} did not get the checkpoint of {size} events: {why}", refused=True
+            )
+        case CheckpointContested(journal, size, _, _, received):
+            difference = f"{size} events" if size < received else "another root"
+            return TrustChange(
+                "checkpoint.contested",
+                f"journal {journal} shows {difference}; it had {received} when it was last seen here",
+                refused=True,
+            )
+        case _:
+            return _described_retention(event)
+
+
+def _described_retention(event: Event) -> TrustChange | None:
+    match event:
         case ExportCreated():
             return _described_export(event)
-        case KeyRotated() | KeyLost() | KeyMoved() | CheckpointDelayed() | WitnessFailed() | CheckpointContested():
-            return _described_signing(event)
-        case SegmentSealed() | SealFailed() | SegmentPruned() | PruneFailed() | SubjectErased() | PositionSetAside():
-            return _described_retention(event)
+        case SubjectErased(workdir):
+            return TrustChange("subject.erased", f"the key of directory {workdir} is destroyed")
+        case PositionSetAside(position, kind, stream, why):
+            location = f"position {position}, {kind or 'of no kind'} in {stream or 'no stream'}"
+            return TrustChange("position.set-aside", f"{location}: {why}")
+        case SegmentSealed(first, last, file):
+            return TrustChange("segment.sealed", f"positions {first} to {last} in {file}, SHA-256 {event.sha256}")
+        case SegmentPruned(first, last, file):
+            detail = f"the contents of {event.dropped} events of positions {first} to {last}; the rest is in {file}"
+            return TrustChange("segment.pruned", detail)
+        case PruneFailed(why):
+            return TrustChange("segment.prune-failed", why, refused=True, reason="prune-failed")
+        case SealFailed(why):
+            return TrustChange("segment.seal-failed", why, refused=True, reason="seal-failed")
         case _:
             return None
 
 
-def _described_signing(
-    event: KeyRotated | KeyLost | KeyMoved | CheckpointDelayed | WitnessFailed | CheckpointContested,
-) -> tuple[str, bool, str | None, str]:
-    match event:
-        case KeyRotated(old, new):
-            return "key.rotated", False, None, f"{old} gave way to {new}"
-        case KeyLost(old, new):
-            return "key.lost", False, None, f"{old} is lost; {new} begins a new chain"
-        case KeyMoved(key, store):
-            return "key.moved", False, None, f"{key} is kept in the {store}"
-        case CheckpointDelayed(why):
-            return "checkpoint.delayed", True, None, why
-        case WitnessFailed(size, name, why):
-            return "witness.failed", True, None, f"{name} did not get the checkpoint of {size} events: {why}"
-        case CheckpointContested(journal, size, _, _, received):
-            difference = f"{size} events" if size < received else "another root"
-            return (
-                "checkpoint.contested",
-                True,
-                None,
-                f"journal {journal} shows {difference}; it had {received} when it was last seen here",
-            )
-
-
-def _described_retention(
-    event: SegmentSealed | SealFailed | SegmentPruned | PruneFailed | SubjectErased | PositionSetAside,
-) -> tuple[str, bool, str | None, str]:
-    match event:
-        case SubjectErased(workdir):
-            return "subject.erased", False, None, f"the key of directory {workdir} is destroyed"
-        case PositionSetAside(position, kind, stream, why):
-            location = f"position {position}, {kind or 'of no kind'} in {stream or 'no stream'}"
-            return "position.set-aside", False, None, f"{location}: {why}"
-        case SegmentSealed(first, last, file):
-            return "segment.sealed", False, None, f"positions {first} to {last} in {file}, SHA-256 {event.sha256}"
-        case SegmentPruned(first, last, file):
-            detail = f"the contents of {event.dropped} events of positions {first} to {last}; the rest is in {file}"
-            return "segment.pruned", False, None, detail
-        case PruneFailed(why):
-            return "segment.prune-failed", True, "prune-failed", why
-        case SealFailed(why):
-            return "segment.seal-failed", True, "seal-failed", why
-
-
-def _described_export(event: ExportCreated) -> tuple[str, bool, str | None, str]:
+def _described_export(event: ExportCreated) -> TrustChange:
     of = f" of {', '.join(f'{name} {value}' for name, value in event.filters.items())}" if event.filters else ""
     without = f", without the content of {', '.join(event.redacted)}" if event.redacted else ""
     detail = f"{event.events} events{of} as {event.format} to {event.folder}{without}"
-    return "export.created", False, None, detail
+    return TrustChange("export.created", detail)
 
 
 def _for(base: str) -> str:

@@ -98,7 +98,7 @@ class Directories:
             if stream in self._engine.revoked:
                 raise _still_going(canonical)
             with trio.move_on_after(ANSWER_S):  # a slow skill keeps no token from its caller, its state says so
-                await self._settled(stream, self._state(stream).generation)
+                await self._settled(stream)
             with trio.move_on_after(SHARED_S):
                 await self._shared_settled()
             if session is not None:
@@ -227,7 +227,7 @@ class Directories:
             await self._activated(stream, before)  # it may have looked before the change that is meant
             if restarts or (self._state(stream).generation == before and not is_fresh):
                 await self._request_reload(stream, canonical, call, restarts)
-            await self._settled(stream, self._state(stream).generation)
+            await self._settled(stream)
             return self._manifest(self._state(stream), None, caller)
 
     async def _request_reload(
@@ -284,8 +284,9 @@ class Directories:
     ) -> Sequence[Recorded]:
         return await self._engine.execute(directory.AGGREGATE, stream, command, cause, beside=beside)
 
-    async def _settled(self, stream: StreamId, generation: int) -> None:
-        """Wait until this activation is over. Raises Refusal when it failed or was called off."""
+    async def _settled(self, stream: StreamId) -> None:
+        """Wait until the activation is over. Raises Refusal when it failed or was called off."""
+        generation = self._state(stream).generation
         while self._state(stream).status == "activating":
             generation = self._state(stream).generation
             await self._activated(stream, generation)

@@ -39,13 +39,13 @@ class AlreadyRecorded(Exception):
 
 
 class Execution(ABC):
-    """A journal with the means to change its state, for use cases. `clock` gives nanoseconds since 1970 UTC."""
+    """A `journal` with the means to change its state, for use cases. `clock` gives nanoseconds since 1970 UTC."""
 
     def __init__(self, journal: Journal, host: HostId) -> None:
         self.host = host
         self.run = RunId(journal.run)
         self.clock: Callable[[], int] = journal.clock
-        self._journal = journal
+        self.journal = journal
 
     async def execute(
         self,
@@ -113,7 +113,7 @@ class Execution(ABC):
 
     def recorded_files(self, host: HostId) -> frozenset[str]:
         """Return the names of files in the spool of `host` that are remembered as recorded. Blocks; raises Refusal."""
-        return self._journal.store.spooled(host)
+        return self.journal.store.spooled(host)
 
     def _decided(
         self, aggregate: Aggregate[State, Command], stream: StreamId, command: Command, entry: Latest[State]

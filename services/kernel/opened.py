@@ -47,7 +47,7 @@ class OpenedJournal(Execution):
         if not aggregate.versioned:
             return Latest(aggregate.initial)
         try:
-            return self._journal.load(stream, aggregate.initial, aggregate.evolve)
+            return self.journal.load(stream, aggregate.initial, aggregate.evolve)
         except Refusal as refusal:
             entry: Latest[State] = self._system(refusal).of(aggregate)[stream]
             return entry
@@ -67,17 +67,17 @@ class OpenedJournal(Execution):
                 self._snapshots.write(system.position, encoded(system))
 
     def _up_to_now(self) -> System:
-        head = self._journal.store.head()
+        head = self.journal.store.head()
         if self._folded is None:
-            self._folded = restored(self._journal, self._snapshots, head)
-        for recorded in self._journal.folded(self._folded.position, head):
+            self._folded = restored(self.journal, self._snapshots, head)
+        for recorded in self.journal.folded(self._folded.position, head):
             self._folded.apply(recorded)
         return self._folded
 
     async def _append(
         self, drafts: Sequence[Draft], cause: Cause, spooled: Spooled | None, late: Late | None
     ) -> Sequence[Recorded]:
-        slot = _Slot(self._journal.group(drafts, self._journal.envelope(cause, spooled)))
+        slot = _Slot(self.journal.group(drafts, self.journal.envelope(cause, spooled)))
         self._waiting.append(slot)
         with trio.CancelScope(shield=True):  # ends with the commit, which SQLite bounds
             await trio.lowlevel.checkpoint()  # those that run side by side come to wait here too
@@ -87,7 +87,7 @@ class OpenedJournal(Execution):
 
     def _commit(self) -> None:
         slots, self._waiting = self._waiting, []
-        results = outcome.capture(self._journal.commit, [slot.group for slot in slots])
+        results = outcome.capture(self.journal.commit, [slot.group for slot in slots])
         for number, slot in enumerate(slots):
             match results:
                 case outcome.Value(value):
@@ -104,7 +104,7 @@ class OpenedJournal(Execution):
         return nullcontext()
 
     def _living(self) -> Container[TokenDigest]:
-        return _Living(self._journal, self._system)
+        return _Living(self.journal, self._system)
 
 
 class _Slot:

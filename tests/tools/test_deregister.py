@@ -21,8 +21,8 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.skills.registration import Deregistered
-from omac.services.kernel.opened import OpenedJournal
-from omac.tools.compose.command_context import opened
+from omac.tools.compose.command_context import secret_stores
+from omac.tools.compose.journals import carrying
 
 SECRET = "xoxb-7f3a9c"
 GIVEN = {"OMAC_SECRET_TOKEN": SECRET, "OMAC_CONFIG_NOTE": "mine"}
@@ -140,13 +140,12 @@ def test_a_default_that_was_cut_short(omac: Omac, shop: Path) -> None:
     """A default whose record was cut short is purged like any other."""
     where = ("slack", "--workdir", str(shop), "--purge-defaults", "--yes")
     assert deregister(omac, *where).status == 0
-    with opened(omac.environment, None, time.time_ns) as everything:
-        service = credential.service(DEFAULTS, "slack")
-        stream = ids.credential_stream(everything.host, DEFAULTS, "slack")
+    with carrying(omac.environment, None, time.time_ns) as execution:
+        stream = ids.credential_stream(execution.host, DEFAULTS, "slack")
         request = RequestSecrets({"TOKEN": Stored("hmac:0", "vault")})
-        execution = OpenedJournal(everything.journal, everything.host)
         trio.run(execution.execute, credential.AGGREGATE, stream, request, PERSON)
-        trio.run(everything.stores.write, "vault", service, {"TOKEN": Hidden(SECRET)})
+    service = credential.service(DEFAULTS, "slack")
+    trio.run(secret_stores(omac.environment).write, "vault", service, {"TOKEN": Hidden(SECRET)})
     assert kept(omac, DEFAULTS)
     done = deregister(omac, *where)
     assert (done.status, done.out) == (0, "  deleted defaults of slack: TOKEN\n"), done

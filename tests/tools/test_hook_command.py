@@ -11,7 +11,7 @@ import pytest
 from nested_worktree import Ground, ground
 
 from omac.adapters.harness.hook_text import commands
-from omac.domain.harness.bridge import GUARDED
+from omac.domain.harness.names import GUARDED
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.bridge import install_guard as install
 from omac.tools.cli.bridge import uninstall_guard as uninstall

@@ -8,7 +8,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.host_only import require_host
 from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json
 from omac.tools.compose.clock import now_ns
-from omac.tools.terminal.invocation import current
+from omac.tools.terminal.invocation import current, parse_count
 
 
 class AuditGroup(CommandGroup):
@@ -68,7 +68,6 @@ def audit(
     from omac.tools.cli.audit import AuditRequest
     from omac.tools.cli.audit import run as show
     from omac.tools.cli.audit_filters import Typed, fields_of, form_of, query_of
-    from omac.tools.terminal.invocation import parse_count
 
     typed = Typed(
         skill, directory, session, actor, kind, outcome, status, method, path, text, since, until, first, last,

@@ -6,9 +6,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from omac.domain.harness.bridge import GUARDED
 from omac.domain.harness.harness import Harness
-from omac.domain.harness.names import EXAMPLE, HOOKED_NAMES, listed
+from omac.domain.harness.names import EXAMPLE, GUARDED, HOOKED_NAMES, listed
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.tools.compose import bridges
 from omac.tools.compose.clock import now_ns

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.plain_typer import first_sentence
-from omac.tools.terminal.invocation import print_data
+from omac.tools.terminal.invocation import expanded, print_data
 
 BASH = """\
 _omac() {
@@ -178,7 +178,6 @@ def _declared(section: str, line: Line, environment: Mapping[str, str]) -> Itera
 
 def _sources(line: Line, environment: Mapping[str, str]) -> dict[str, str]:
     from omac.tools.compose.completion_values import skills_of
-    from omac.tools.terminal.invocation import expanded
 
     return skills_of(expanded(line.options.get("--workdir", ".")), os.path.realpath(expanded("~")))
 

@@ -69,7 +69,7 @@ class Target(NamedTuple):
         return self.known.status.scope if self.known else self.place.scope
 
 
-class DefaultsToPurge(NamedTuple):
+class ValuesToPurge(NamedTuple):
     """The values to delete of one skill. `left`: secrets whose earlier values stores may still hold; `defaults`: the
     names of its saved defaults."""
 
@@ -228,11 +228,11 @@ def _unregistered(request: DeregisterRequest, registry: Registry, name: str, env
     return Refusal("skill-not-found", message, fix=["omac list --all"], skill=name)
 
 
-def _purge(request: DeregisterRequest, target: Target, credentials: Credentials) -> DefaultsToPurge:
+def _purge(request: DeregisterRequest, target: Target, credentials: Credentials) -> ValuesToPurge:
     scope, skill = target.scope, target.skill
     values = credentials.values_of(scope, skill, target.base)
     secrets = {*values.secrets, *values.writing} if request.purge_secrets else set()
-    return DefaultsToPurge(
+    return ValuesToPurge(
         scope, skill, target.base, tuple(sorted(secrets)),
         tuple(sorted(values.left.keys() - secrets)) if request.purge_secrets else (),
         tuple(sorted(values.config)) if request.purge_fields else (),
@@ -261,7 +261,7 @@ def _kept(request: DeregisterRequest, target: Target, credentials: Credentials) 
     ]
 
 
-def _confirmed(request: DeregisterRequest, targets: list[Target], purges: list[DefaultsToPurge]) -> bool:
+def _confirmed(request: DeregisterRequest, targets: list[Target], purges: list[ValuesToPurge]) -> bool:
     """Show what will be done, and ask. Raises Refusal (misuse) where nobody can be asked."""
     if request.yes:
         return True
@@ -291,7 +291,7 @@ def _again(request: DeregisterRequest, targets: list[Target]) -> str:
     return " ".join(word for word in words if word)
 
 
-def _require_stores(purges: list[DefaultsToPurge], everything: Opened) -> None:
+def _require_stores(purges: list[ValuesToPurge], everything: Opened) -> None:
     """Raise Refusal unless every store that holds values to delete can be used."""
     needed: list[tuple[str, str, str]] = []
     for purge in purges:
@@ -311,7 +311,7 @@ def _require_stores(purges: list[DefaultsToPurge], everything: Opened) -> None:
     trio.run(read)
 
 
-async def _take(purges: list[DefaultsToPurge], credentials: Credentials) -> None:
+async def _take(purges: list[ValuesToPurge], credentials: Credentials) -> None:
     """Remove all of these values, whatever fails. Raises Refusal in the end."""
     refusals: list[Refusal] = []
     for purge in purges:

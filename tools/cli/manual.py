@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from omac.domain.kernel.refusal import Refusal
-from omac.tools.cli.plain_typer import first_sentence, option_rows, rows_of_arguments
+from omac.tools.cli.plain_typer import first_sentence, option_rows, rows_of_arguments, usage_pieces
 from omac.tools.terminal.invocation import print_data
 from omac.tools.terminal.version import VERSION
 
@@ -78,8 +78,6 @@ def _parts(help_text: str) -> tuple[str, str, list[str]]:
 def _usage(command: Any, words: Sequence[str]) -> str:
     if tuple(words) == ("sandbox", "run"):
         return "[OPTIONS] -- COMMAND..."
-    from omac.tools.cli.plain_typer import usage_pieces
-
     return " ".join(usage_pieces(command))
 
 

@@ -173,13 +173,14 @@ def continue_(
     omac continue -s 0b3c             in the session that the agent calls so
     omac continue -- -p "and tests?"  with arguments of its own
     """
-    from omac.tools.cli.resume import ResumeRequest, run
+    from omac.tools.cli.resume import run
+    from omac.tools.cli.start import StartRequest
 
-    request = ResumeRequest(
-        "continue", session, context.meta[WORDS], workdir, no_sandbox, sandbox, unapproved, accept_skill_changes,
-        bridge_compat, audit, journal, explain, json,
+    request = StartRequest(
+        None, context.meta[WORDS], workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, bridge_compat,
+        audit, journal, explain, json,
     )  # fmt: skip
-    return run(request, current().environment)
+    return run("continue", request, session, current().environment)
 
 
 def resume(
@@ -199,13 +200,14 @@ def resume(
 
     The agent itself shows the list. Words after -- are further arguments for it.
     """
-    from omac.tools.cli.resume import ResumeRequest, run
+    from omac.tools.cli.resume import run
+    from omac.tools.cli.start import StartRequest
 
-    request = ResumeRequest(
-        "resume", None, context.meta[WORDS], workdir, no_sandbox, sandbox, unapproved, accept_skill_changes,
-        bridge_compat, audit, journal, explain, json,
+    request = StartRequest(
+        None, context.meta[WORDS], workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, bridge_compat,
+        audit, journal, explain, json,
     )  # fmt: skip
-    return run(request, current().environment)
+    return run("resume", request, None, current().environment)
 
 
 def ps(journal: JournalPath = None, json: Json = False) -> int:

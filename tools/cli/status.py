@@ -15,7 +15,7 @@ from omac.domain.kernel.ids import RunId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.run import Run
 from omac.projections.living import Gone, living
-from omac.projections.status import RunStatus, Status
+from omac.projections.status import RunStatus, Status, status_of
 from omac.tools.cli.control import ask_run
 from omac.tools.compose.state import StateDir, is_living, is_living_launch, server_socket
 from omac.tools.terminal.invocation import current, print_json
@@ -120,7 +120,6 @@ def _is_living_run(state: StateDir, run: RunStatus) -> bool:
 
 
 def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> tuple[bytes, int]:
-    from omac.projections.status import status_of
     from omac.tools.compose.journals import report_missing, system_of, to_read
 
     with closing(to_read(environment, journal_path)) as journal:

@@ -6,7 +6,7 @@ import typer
 
 from omac.tools.cli.plain_typer import JournalPath, Json, Workdir
 from omac.tools.compose.clock import now_ns
-from omac.tools.terminal.invocation import current
+from omac.tools.terminal.invocation import current, parse_count
 
 Skill = Annotated[str, typer.Argument(metavar="SKILL", help="The skill's name, or its mount.")]
 
@@ -83,7 +83,6 @@ def logs(
     """
     from omac.tools.cli.logs import LogsRequest, run
     from omac.tools.cli.scope_options import Where
-    from omac.tools.terminal.invocation import parse_count
     from omac.tools.terminal.timestamps import parse_moment
 
     moment = parse_moment(since, now_ns, "--since") if since else None

@@ -27,9 +27,6 @@ from omac.adapters.guard.write_target import common_folder, top_level
 from omac.adapters.linux.home import home_of
 from omac.domain.guard.guard import Unclear
 from omac.domain.harness.bridge import (
-    CONTROL_VARIABLES,
-    LAUNCH,
-    LAUNCHED,
     HookCommands,
     are_hooks_off,
     bridge_variables,
@@ -39,7 +36,7 @@ from omac.domain.harness.bridge import (
     with_variables,
 )
 from omac.domain.harness.harness import Bridge, Harness
-from omac.domain.harness.names import NAMES
+from omac.domain.harness.names import CONTROL_VARIABLES, LAUNCH, LAUNCHED, NAMES
 from omac.domain.harness.table import DEFAULT_HARNESS, harness_named, install_hints
 from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
 from omac.domain.sandbox.request import SandboxRequest, request_of

@@ -15,9 +15,8 @@ from omac.adapters.harness.installing import find as find
 from omac.adapters.harness.plugin_text import installed_form
 from omac.adapters.harness.settings_file import of_project, of_user
 from omac.domain.guard.guard import Unclear
-from omac.domain.harness.bridge import BEGUN, ENDED, GUARDED
 from omac.domain.harness.harness import Harness
-from omac.domain.harness.names import NAMES, load
+from omac.domain.harness.names import BEGUN, ENDED, GUARDED, NAMES, load
 from omac.domain.kernel.refusal import Refusal
 
 PLUGIN_FILE = "omac.ts"

@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import NamedTuple, cast
 
 from omac.adapters.credentials.stores import Choice
@@ -16,23 +16,18 @@ from omac.adapters.sidecars.interpreters import HostInterpreters
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
 from omac.domain.kernel import run
-from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.paths import below
 from omac.domain.settings.settings import resolve
-from omac.journal.application import Journal
 from omac.services.credentials.values import Credentials
-from omac.services.kernel.opened import OpenedJournal
 from omac.services.skills.registration import Registering
-from omac.tools.compose.journals import snapshots_of, to_write
-from omac.tools.compose.state import host_id, living_roots
+from omac.tools.compose.journals import carrying
+from omac.tools.compose.state import living_roots
 
 
 class Opened(NamedTuple):
     """The opened parts of the context, for the length of one command."""
 
     state: StateDir
-    host: HostId
-    journal: Journal
     folders: DiskSkillFolders
     stores: SecretStores
     credentials: Credentials
@@ -42,18 +37,16 @@ class Opened(NamedTuple):
 @contextmanager
 def opened(environment: Mapping[str, str], journal_path: str | None, clock: Callable[[], int]) -> Iterator[Opened]:
     """Open it all, and close the journal in the end. Raises Refusal."""
-    state = StateDir.of(environment)
-    host = host_id(state)
-    stores = secret_stores(environment)
-    with closing(to_write(state, host, environment, journal_path, clock)) as journal:
+    state, stores = StateDir.of(environment), secret_stores(environment)
+    with carrying(environment, journal_path, clock) as execution:
         key = state.fingerprint_key(lambda: secrets.token_hex(32))
-        execution = OpenedJournal(journal, host, snapshots_of(state, journal.store.reader))
         credentials = Credentials(execution, stores, key, changing_of(state))
-        frozen = DiskFrozenSkills(state.frozen(journal.store.path, journal.store.journal_id()))
-        roots = living_roots(state, host, lambda stream: execution.entry(run.AGGREGATE, stream).state)
+        store = execution.journal.store
+        frozen = DiskFrozenSkills(state.frozen(store.path, store.journal_id()))
+        roots = living_roots(state, execution.host, lambda stream: execution.entry(run.AGGREGATE, stream).state)
         interpreters = HostInterpreters(environment, [*_here(environment), *roots])
         registering = Registering(execution, frozen, interpreters, credentials)
-        yield Opened(state, host, journal, DiskSkillFolders(environment), stores, credentials, registering)
+        yield Opened(state, DiskSkillFolders(environment), stores, credentials, registering)
 
 
 def _here(environment: Mapping[str, str]) -> list[str]:

@@ -9,14 +9,10 @@ from collections.abc import Mapping
 
 from omac.adapters.files.lock import is_held
 from omac.adapters.files.state import StateDir
-from omac.adapters.skills.discovery import META_FILE
-from omac.adapters.skills.paths import open_folder
-from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml, read_yaml_bytes
-from omac.domain.harness.harness import SHARED_BASE
-from omac.domain.harness.table import HARNESSES
+from omac.adapters.skills.checking import document_of, skills_below
+from omac.domain.harness.table import BASES
 from omac.domain.skills.meta import SKILL_NAME, VARIABLE
 from omac.tools.compose.project import project_of
-from omac.tools.compose.skill_files import skills_below
 
 RUN = re.compile(r"[0-9a-f]{1,32}")
 OFFERED_MAX = 500
@@ -24,20 +20,14 @@ OFFERED_MAX = 500
 
 def skills_of(directory: str, home: str) -> dict[str, str]:
     """Return the folder of each skill of the project around `directory`, by its name."""
-    bases = dict.fromkeys((SHARED_BASE, *(base for harness in HARNESSES for base in harness.bases)))
-    sources = skills_below(project_of(os.path.realpath(directory), home), list(bases))
+    sources = skills_below(project_of(os.path.realpath(directory), home), BASES)
     named = {os.path.basename(source): source for source in reversed(sources)}
     return {name: named[name] for name in sorted(named)[:OFFERED_MAX] if SKILL_NAME.fullmatch(name)}
 
 
 def names_of(source: str, section: str) -> list[str]:
     """Return the names of the secrets or the settings (`section`) that an omac.yaml declares; none if it is broken."""
-    try:
-        with open_folder(source) as folder:
-            document = parse_yaml(read_yaml_bytes(META_FILE, folder, META_FILE), META_FILE)
-    except (OSError, YamlFileError):
-        return []
-    sidecar = document.get("sidecar") if isinstance(document, dict) else None
+    sidecar = document_of(source).get("sidecar")
     entries = sidecar.get(section) if isinstance(sidecar, dict) else None
     named = [entry.get("name") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     return [name for name in named[:OFFERED_MAX] if isinstance(name, str) and VARIABLE.fullmatch(name)]

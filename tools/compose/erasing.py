@@ -4,29 +4,27 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import trio
 
 from omac.adapters.files.bounded import open_no_link
-from omac.adapters.files.subject_keys import SubjectKeyFiles, is_subject
+from omac.adapters.files.subject_keys import is_subject
 from omac.domain.access import erasure
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.ids import LaunchId, WorkdirId
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.sandbox import launch
-from omac.journal.application import Journal
 from omac.journal.audit_index import delete_index
-from omac.journal.reader import ReadJournal
 from omac.journal.spool import REJECTED, waiting_in
 from omac.journal.subject_ciphers import LEASE_S, ids_of
 from omac.journal.subject_rows import SubjectRows, rows_of
 from omac.services.kernel.opened import OpenedJournal
 from omac.tools.compose.export_draft import empty_draft
-from omac.tools.compose.journals import mark_of, snapshots_of, to_write
-from omac.tools.compose.state import StateDir, host_id
+from omac.tools.compose.journals import carrying, mark_of, require_existing
+from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import typed_with
 
 WHY_LOST = "omac was killed"
@@ -52,39 +50,33 @@ class PlannedErasure(NamedTuple):
 class Erasing:
     """A journal of which a directory is erased. Methods raise Refusal."""
 
-    def __init__(self, journal: Journal, state: StateDir, path: str) -> None:
-        self.path = path
-        self._journal = journal
+    def __init__(self, carrier: OpenedJournal, state: StateDir) -> None:
+        self.path = carrier.journal.store.path
+        self._journal = carrier.journal
+        self._carrier = carrier
         self._state = state
-        self._host = host_id(state)
-        self._carrier = OpenedJournal(journal, self._host, snapshots_of(state, journal.store.reader))
-        self._keys = state.subject_keys(path, journal.store.journal_id())
-
-    @property
-    def keys(self) -> SubjectKeyFiles:
-        """The files of the keys."""
-        return self._keys
+        self.keys = state.subject_keys(self.path, carrier.journal.store.journal_id())
 
     def plan(self, subject: WorkdirId, tell: Callable[[int, int], None]) -> PlannedErasure:
         """Return what would be erased; nothing is changed."""
-        state = self._carrier.entry(erasure.AGGREGATE, ids.subject_stream(self._host, subject)).state
+        state = self._carrier.entry(erasure.AGGREGATE, ids.subject_stream(self._carrier.host, subject)).state
         rows = rows_of(self._journal.store.reader, subject, tell)
-        keys = ids_of(self._keys.own(subject))
+        keys = ids_of(self.keys.own(subject))
         return PlannedErasure(subject, rows, keys, state.requested is not None, state.erased)
 
     def end(self, launches: Sequence[str]) -> None:
         """Record the end of launches whose omac was killed: what lives is kept in the state."""
         for name in launches:
-            stream = ids.sandbox_stream(self._host, LaunchId(name))
+            stream = ids.sandbox_stream(self._carrier.host, LaunchId(name))
             trio.run(self._carrier.execute, launch.AGGREGATE, stream, launch.Lose(WHY_LOST), PERSON)
 
     def perform(self, planned: PlannedErasure) -> None:
         """Erase it. What was killed goes on from any step when it is asked for again."""
         subject = planned.subject
         self._require_taken_in(planned.rows.path)
-        keys = ids_of(self._keys.own(subject))
+        keys = ids_of(self.keys.own(subject))
         self._execute(erasure.RequestErasure(subject, keys), subject)
-        self._keys.destroy(subject)
+        self.keys.destroy(subject)
         time.sleep(2 * LEASE_S)  # no process records anything with them from then on
         self._forget(subject, planned.rows)
         self._execute(erasure.ReportErased(), subject)
@@ -102,7 +94,7 @@ class Erasing:
                     raise Refusal("contention", message, fix=fix)
 
     def _execute(self, command: erasure.Command, subject: WorkdirId) -> None:
-        stream = ids.subject_stream(self._host, subject)
+        stream = ids.subject_stream(self._carrier.host, subject)
         trio.run(self._carrier.execute, erasure.AGGREGATE, stream, command, PERSON)
 
     def _forget(self, subject: WorkdirId, rows: SubjectRows) -> None:
@@ -137,11 +129,9 @@ class Erasing:
 def erasing(flag: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> Iterator[Erasing]:
     """The journal that a command means, from which nobody else erases meanwhile; what was in the spool is in it. Raises
     Refusal."""
-    state = StateDir.of(environment)
-    path = state.journal_in_use(environment, flag)
-    ReadJournal(path, mark_of(state, path)).close()  # where there is none, none is made
-    with closing(to_write(state, host_id(state), environment, flag, clock)) as journal:
-        work = Erasing(journal, state, path)
+    require_existing(environment, flag)
+    with carrying(environment, flag, clock) as carrier:
+        work = Erasing(carrier, StateDir.of(environment))
         with work.keys.turn():
             yield work
 

@@ -42,11 +42,10 @@ from omac.journal.reader import ReadJournal
 from omac.journal.redaction import Redaction
 from omac.projections.evidence.accesses import AuditFold, ended_rows
 from omac.projections.evidence.audit_query import AuditQuery
-from omac.services.kernel.opened import OpenedJournal
 from omac.tools.compose.export_draft import Begun, DraftRefused, ExportDraft, draft_path, held_draft
-from omac.tools.compose.journals import codec_of, to_read, to_write
+from omac.tools.compose.journals import carrying, codec_of, to_read
 from omac.tools.compose.signing import Signer
-from omac.tools.compose.state import StateDir, host_id
+from omac.tools.compose.state import StateDir
 from omac.tools.terminal.export_formats import FILES, Format, parts_of, require_writer, writer_of
 from omac.tools.terminal.version import VERSION
 
@@ -87,7 +86,6 @@ def export_evidence(
     require_writer(request.format)
     if os.path.lexists(request.folder):
         raise Refusal("misuse", f"{request.folder} exists already: an export makes its folder", fix=["--out NEW"])
-    state = StateDir.of(environment)
     signer.require_sound_and_open()
     with held_draft(request.folder) as draft:
         with closing(to_read(environment, request.journal)) as journal:
@@ -99,11 +97,16 @@ def export_evidence(
             selection = _positions(journal, request.query, head, reading)
             if begun is not None and (len(selection) if selection is not None else head) != begun.events:
                 raise _chosen_otherwise(request, begun, len(selection or ()))
-            journal_id, codec = journal.store.journal_id(), codec_of(state, journal.store)
+            journal_id, codec = journal.store.journal_id(), codec_of(StateDir.of(environment), journal.store)
         if begun is None:
             count = len(selection) if selection is not None else head
             fact = ExportCreated(request.format, request.folder, dict(request.filters), request.redacted, count)
-            begun = _recorded(draft, fact, Begin(state, environment, request, clock), path, journal_id, head)
+            _record(fact, request.journal, environment, clock)
+            tree = current_checkpoint(path, request.at)
+            begun = Begun(
+                request.at, journal_id, fact.format, fact.filters, fact.redacted, head, count, tree.size, tree.root
+            )
+            draft.begin(begun)
         checkpoint = Checkpoint(journal_id, begun.size, begun.root, clock(), current_checkpoint(path, clock()).late)
         name, seed = signer.key()
         positions = selection if selection is not None else range(1, head + 1)
@@ -122,25 +125,10 @@ def export_evidence(
     return Exported(request.folder, manifest)
 
 
-class Begin(NamedTuple):
-    """The inputs for the record of an export."""
-
-    state: StateDir
-    environment: Mapping[str, str]
-    request: ExportRequest
-    clock: Callable[[], int]
-
-
-def _recorded(draft: ExportDraft, fact: ExportCreated, begin: Begin, path: str, journal_id: str, head: int) -> Begun:
-    """Record a new export, then state in its draft what it takes."""
-    host, at = host_id(begin.state), begin.request.at
-    with closing(to_write(begin.state, host, begin.environment, begin.request.journal, begin.clock)) as opened:
-        record = Addressed(export.AGGREGATE, ids.export_stream(host), fact)
-        trio.run(OpenedJournal(opened, host).record, [record], PERSON)
-    tree = current_checkpoint(path, at)
-    begun = Begun(at, journal_id, fact.format, fact.filters, fact.redacted, head, fact.events, tree.size, tree.root)
-    draft.begin(begun)
-    return begun
+def _record(fact: ExportCreated, flag: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> None:
+    with carrying(environment, flag, clock) as execution:
+        record = Addressed(export.AGGREGATE, ids.export_stream(execution.host), fact)
+        trio.run(execution.record, [record], PERSON)
 
 
 def _require_same(journal: ReadJournal, request: ExportRequest, begun: Begun) -> None:

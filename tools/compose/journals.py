@@ -50,26 +50,25 @@ def inbox_of(state: StateDir, host: HostId, journal: str) -> Inbox:
     return Inbox(state.spool(journal), host)
 
 
-def to_write(
-    state: StateDir, host: HostId, environment: Mapping[str, str], flag: str | None, clock: Callable[[], int]
-) -> "Journal":
-    """The journal that a command means, to append to and to read. Raises Refusal."""
-    path = state.journal_in_use(environment, flag)
-    journal = _opened(state, path, secrets.token_hex(6), clock)
-    report_missing(journal.store.reader)
-    _take_in(inbox_of(state, host, path), journal, state)
-    return journal
-
-
 @contextmanager
 def carrying(environment: Mapping[str, str], flag: str | None, clock: Callable[[], int]) -> Iterator["OpenedJournal"]:
     """Yield what executes commands on the journal that a command means, for as long as that is open. Raises Refusal."""
     from omac.services.kernel.opened import OpenedJournal
 
     state = StateDir.of(environment)
-    host = host_id(state)
-    with closing(to_write(state, host, environment, flag, clock)) as journal:
+    host, path = host_id(state), state.journal_in_use(environment, flag)
+    with closing(_opened(state, path, secrets.token_hex(6), clock)) as journal:
+        report_missing(journal.store.reader)
+        _take_in(inbox_of(state, host, path), journal, state)
         yield OpenedJournal(journal, host, snapshots_of(state, journal.store.reader))
+
+
+def require_existing(environment: Mapping[str, str], flag: str | None) -> str:
+    """Return the path of the journal that a command means. Raises Refusal where there is none: none is made."""
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, flag)
+    ReadJournal(path, mark_of(state, path)).close()
+    return path
 
 
 def to_serve(state: StateDir, path: str, run: str) -> "Journal":

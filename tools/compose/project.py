@@ -6,17 +6,15 @@ an agent would get all of that folder. So only what is the person's own counts (
 
 import os
 
-from omac.domain.harness.harness import SHARED_BASE
-from omac.domain.harness.table import HARNESSES
+from omac.domain.harness.table import BASES
 
 
 def project_of(directory: str, home: str) -> str:
     """Return the nearest folder above, of this user, with skills or a .git of this user, below the home folder or
     elsewhere; else `directory`."""
-    bases = {SHARED_BASE, *(base for harness in HARNESSES for base in harness.bases)}
     folder = directory
     while folder not in ("/", home):
-        marks = [".git", *(os.path.join(f".{base}", "skills") for base in bases)]
+        marks = [".git", *(os.path.join(f".{base}", "skills") for base in BASES)]
         if _is_own(folder) and any(_is_own(os.path.join(folder, mark)) for mark in marks):
             return folder
         folder = os.path.dirname(folder)

@@ -7,7 +7,7 @@ own state from the same events. That both give the same state is compared before
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import trio
@@ -21,21 +21,19 @@ from omac.domain.kernel.event import PERSON, Recorded
 from omac.domain.kernel.ids import HostId, RunId, StreamId
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.set_aside import PositionPruned, PositionSetAside
-from omac.journal.application import Journal
 from omac.journal.audit_index import delete_index
 from omac.journal.checkpoint import VerifierKey, verified
 from omac.journal.codec import Codec
 from omac.journal.event_kinds import KIND_OF
 from omac.journal.file import disk_refusal
-from omac.journal.reader import ReadJournal
 from omac.journal.segment import PrunedContent, Segment, pruned_file_of, withdraw
 from omac.journal.segment_writing import require_verified, written_pruned
 from omac.projections.snapshot import encoded
 from omac.projections.system import System
 from omac.services.kernel.opened import OpenedJournal
-from omac.tools.compose.journals import mark_of, to_write
-from omac.tools.compose.sealing import KeysOf, alone, finish
-from omac.tools.compose.state import StateDir, host_id
+from omac.tools.compose.journals import mark_of
+from omac.tools.compose.sealing import KeysOf, alone_with, finish
+from omac.tools.compose.state import StateDir
 
 
 class PlannedPrune(NamedTuple):
@@ -55,19 +53,17 @@ class PlannedPrune(NamedTuple):
 class Pruning:
     """A journal that is about to be pruned. Methods raise Refusal."""
 
-    def __init__(
-        self, journal: Journal, host: HostId, path: str, keys: Sequence[VerifierKey], clock: Callable[[], int]
-    ) -> None:
-        self.path = path
-        self._journal = journal
-        self._carrier = OpenedJournal(journal, host)
-        self._stream = ids.segment_stream(host)
+    def __init__(self, carrier: OpenedJournal, keys: Sequence[VerifierKey], clock: Callable[[], int]) -> None:
+        self.path = carrier.journal.store.path
+        self._journal = carrier.journal
+        self._carrier = carrier
+        self._stream = ids.segment_stream(carrier.host)
         self._keys = keys
         self._clock = clock
 
     def finish(self) -> None:
         """Finish what an earlier prune or seal left."""
-        finish(self._journal, self._carrier, self.path, self._clock)
+        finish(self._carrier, self._clock)
 
     def plan(self, moment: int) -> list[PlannedPrune]:
         """Return what is dropped when all segments are pruned whose events are of that moment or before."""
@@ -172,17 +168,13 @@ def pruning(
 ) -> Iterator[Pruning]:
     """A journal that nobody else seals or prunes meanwhile, what an earlier seal or prune left being finished. `keys`
     have signed its checkpoints. Raises Refusal."""
-    state = StateDir.of(environment)
-    host = host_id(state)
-    path = state.journal_in_use(environment, flag)
-    ReadJournal(path, mark_of(state, path)).close()  # where there is none, none is made
-    with alone(path), closing(to_write(state, host, environment, flag, clock)) as journal:
-        work = Pruning(journal, host, path, keys(path), clock)
+    with alone_with(flag, environment, clock) as carrier:
+        work = Pruning(carrier, keys(carrier.journal.store.path), clock)
         try:
             work.finish()
             yield work
         finally:
-            delete_index(mark_of(state, path).file + ".audit")  # it has rows of what is gone
+            delete_index(mark_of(StateDir.of(environment), work.path).file + ".audit")  # it has rows of what is gone
 
 
 def _living(system: System) -> set[StreamId]:

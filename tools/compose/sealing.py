@@ -4,7 +4,7 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import trio
@@ -13,18 +13,14 @@ from omac.domain.access import sealing
 from omac.domain.access.signing import CheckpointSigned
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON
-from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.kernel.sizes import counted
-from omac.journal.application import Journal
 from omac.journal.checkpoint import Checkpoint, VerifierKey, verified
 from omac.journal.file import disk_refusal, refusal_of
-from omac.journal.reader import ReadJournal
 from omac.journal.segment import Segment, SegmentError, file_of, folder_of, verify_segment, withdraw
 from omac.journal.segment_writing import make_folder, require_verified, written_segment
 from omac.services.kernel.opened import OpenedJournal
-from omac.tools.compose.journals import mark_of, snapshots_of, to_write
-from omac.tools.compose.state import StateDir, host_id
+from omac.tools.compose.journals import carrying, require_existing
 from omac.tools.terminal.invocation import typed_with
 
 KeysOf = Callable[[str], Sequence[VerifierKey]]  # the public keys that can have signed the journal at a path
@@ -57,17 +53,12 @@ class Sealed(NamedTuple):
 
 def seal(request: SealRequest, keys: KeysOf, environment: Mapping[str, str], clock: Callable[[], int]) -> Sealed:
     """Finish what an earlier seal left, then seal what a checkpoint by one of `keys` counts. Raises Refusal."""
-    state = StateDir.of(environment)
-    host = host_id(state)
-    path = state.journal_in_use(environment, request.journal)
-    ReadJournal(path, mark_of(state, path)).close()  # where there is none, none is made
-    with alone(path), closing(to_write(state, host, environment, request.journal, clock)) as journal:
-        carrier = OpenedJournal(journal, host, snapshots_of(state, journal.store.reader))
-        reader = journal.store.reader
-        stream = ids.segment_stream(host)
-        finished = finish(journal, carrier, path, clock)
+    with alone_with(request.journal, environment, clock) as carrier:
+        reader, path = carrier.journal.store.reader, carrier.journal.store.path
+        stream = ids.segment_stream(carrier.host)
+        finished = finish(carrier, clock)
         first = reader.sealed_to() + 1
-        signed = _chosen(journal, host, request, keys(path))
+        signed = _chosen(carrier, request, keys(path))
         if signed is None or signed.checkpoint.size < first:
             return Sealed(None, finished, path, _why_nothing(signed, first, request))
         checkpoint = signed.checkpoint
@@ -82,21 +73,21 @@ def seal(request: SealRequest, keys: KeysOf, environment: Mapping[str, str], clo
         except Refusal as refusal:
             with contextlib.suppress(Refusal, OSError):  # the disk may be that of the journal
                 withdraw(path, reader.segments())
-                trio.run(carrier.execute, sealing.AGGREGATE, stream, _failure(refusal), PERSON)
+                trio.run(carrier.execute, sealing.AGGREGATE, stream, sealing.ReportSealFailure(refusal.message), PERSON)
             raise
         outcome = sealing.ReportSealed(segment.bytes, segment.sha256, checkpoint.root.hex(), signed.note)
         trio.run(carrier.execute, sealing.AGGREGATE, stream, outcome, PERSON)
-        journal.store.take_out(segment, repaired_at)
+        carrier.journal.store.take_out(segment, repaired_at)
         carrier.leave_snapshot()
     return Sealed(segment, finished, path)
 
 
-def finish(journal: Journal, carrier: OpenedJournal, path: str, clock: Callable[[], int]) -> Segment | None:
+def finish(carrier: OpenedJournal, clock: Callable[[], int]) -> Segment | None:
     """Finish what an earlier seal or prune recorded, and remove what it left that counts for nothing; return a segment
     that was finished. Raises Refusal."""
     state = carrier.entry(sealing.AGGREGATE, ids.segment_stream(carrier.host)).state
-    event, pruned = state.sealed, state.pruned
-    finished, reader = None, journal.store.reader
+    event, pruned, store = state.sealed, state.pruned, carrier.journal.store
+    finished, reader, path = None, store.reader, store.path
     try:
         if event is not None and event.last >= reader.sealed_to() and reader.rows_before(event.last + 1):
             segment = Segment(event.first, event.last, event.file, event.bytes, event.sha256)
@@ -106,14 +97,14 @@ def finish(journal: Journal, carrier: OpenedJournal, path: str, clock: Callable[
                 if event.last <= reader.sealed_to() or not reader.has_rows(event.first, event.last):
                     raise  # else nothing is lost with it, and the next seal makes it again
             else:
-                journal.store.take_out(segment, reader.repaired_at())
+                store.take_out(segment, reader.repaired_at())
                 finished = segment
         if pruned is not None and any(
             segment.first == pruned.first and not segment.pruned for segment in reader.segments()
         ):
             left = Segment(pruned.first, pruned.last, pruned.file, pruned.bytes, pruned.sha256, clock())
             verify_segment(path, reader.journal_id(), left)
-            journal.store.replace_segment(left)
+            store.replace_segment(left)
         withdraw(path, reader.segments())
     except SegmentError as error:
         raise refusal_of(error, path) from error
@@ -122,13 +113,13 @@ def finish(journal: Journal, carrier: OpenedJournal, path: str, clock: Callable[
     return finished
 
 
-def _chosen(journal: Journal, host: HostId, request: SealRequest, keys: Sequence[VerifierKey]) -> SignedSize | None:
+def _chosen(carrier: OpenedJournal, request: SealRequest, keys: Sequence[VerifierKey]) -> SignedSize | None:
     """The last recorded checkpoint that counts only events that may be sealed. Raises Refusal for one that none of the
     keys has signed."""
-    reader = journal.store.reader
+    reader = carrier.journal.store.reader
     until = reader.head() if request.before is None else reader.position_at(request.before)
     chosen: CheckpointSigned | None = None
-    for recorded in journal.history(ids.checkpoint_stream(host)):
+    for recorded in carrier.journal.history(ids.checkpoint_stream(carrier.host)):
         if isinstance(recorded.event, CheckpointSigned) and recorded.event.size <= until:
             chosen = recorded.event
     if chosen is None:
@@ -149,12 +140,16 @@ def _why_nothing(signed: SignedSize | None, first: int, request: SealRequest) ->
     return f"this host has recorded no checkpoint{of}"
 
 
-def _failure(refusal: Refusal) -> sealing.ReportSealFailure:
-    return sealing.ReportSealFailure(refusal.message)
+@contextmanager
+def alone_with(flag: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> Iterator[OpenedJournal]:
+    """Yield what executes commands on the journal that a command means, which nobody else seals or prunes meanwhile.
+    Raises Refusal."""
+    with _alone(require_existing(environment, flag)), carrying(environment, flag, clock) as carrier:
+        yield carrier
 
 
 @contextmanager
-def alone(path: str) -> Iterator[None]:
+def _alone(path: str) -> Iterator[None]:
     """Keep other seals of this journal away. Raises Refusal (contention)."""
     folder = folder_of(path)
     make_folder(folder)

@@ -13,7 +13,7 @@ import time
 
 from omac.adapters.guard.write_target import GIT, checkouts, common_folder, resolve_write_target, top_level
 from omac.domain.guard.guard import SCRATCH, Call, Denial, Unclear, call_of, readings, shown
-from omac.domain.harness.names import hooked
+from omac.domain.harness.names import INSTALLED, LAUNCH, LAUNCHED, hooked
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.paths import below
 
@@ -33,7 +33,6 @@ ALLOWED, DENIED = 0, 2
 PAYLOAD_BYTES_MAX = 32 * 1024 * 1024
 DEADLINE_S = 20  # a hook that an agent's own deadline ends counts as consent; that is 60 s or more
 RECORD_S = 5
-INSTALLED, LAUNCHED, LAUNCH = "--installed", "OMAC_BRIDGE", "launch"  # as domain/harness/bridge.py has them
 READ_BYTES = 1 << 16
 CLAIMED_PATHS = ("path", "root", "probable")
 CLAIMED_PATH_MAX, CLAIMED_NAME_MAX = 1_024, 200  # characters, as services/guard/claims.py takes them

@@ -17,10 +17,10 @@ import sys
 
 from omac.adapters.files.atomic import write_all
 from omac.adapters.guard.write_target import top_level
-from omac.adapters.harness.bridge import CONTROL_VARIABLES, call
+from omac.adapters.harness.bridge import call
 from omac.adapters.linux.home import home_of
 from omac.domain.guard.guard import Unclear
-from omac.domain.harness.names import hooked
+from omac.domain.harness.names import BEGUN, CONTROL_VARIABLES, INSTALLED, LAUNCH, LAUNCHED, hooked
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.refusal import Refusal, quoted
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 PAYLOAD_BYTES_MAX = 1 << 20
 NAME_MAX = 64
-INSTALLED, LAUNCHED, LAUNCH = "--installed", "OMAC_BRIDGE", "launch"  # as domain/harness/bridge.py has them
 USAGE = """usage: omac hook session-start < PAYLOAD
        omac hook session-end < PAYLOAD
 
@@ -102,7 +101,7 @@ def begin(session: str, environment: Mapping[str, str]) -> dict[str, Any]:
         path = _own_file(folder, session, "\n".join(lines) + "\n")
         texts.append(f"Your shell lacks these variables: begin each command that uses one with `. {quoted(path)}`.\n")
     context = "\n".join(text for text in texts if text)
-    return {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": context}}
+    return {"hookSpecificOutput": {"hookEventName": BEGUN, "additionalContext": context}}
 
 
 def end(session: str, environment: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from omac.adapters.harness.hook_text import commands, hook_command, is_off, is_same, states, with_hooks, without_hooks
-from omac.domain.harness.bridge import BEGUN, ENDED, GUARDED
+from omac.domain.harness.names import BEGUN, ENDED, GUARDED
 
 COMMANDS = commands("/opt/omac/bin/omac")
 GUARD = COMMANDS[GUARDED]

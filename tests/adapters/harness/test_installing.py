@@ -15,9 +15,9 @@ from omac.adapters.files.json_text import JsonText
 from omac.adapters.harness import hook_text
 from omac.adapters.harness.installing import BridgeFile, Choice, find, planned
 from omac.adapters.harness.settings_file import AgentFile
-from omac.domain.harness.bridge import BEGUN, ENDED, GUARDED
 from omac.domain.harness.claude import HARNESS
 from omac.domain.harness.installation import AGGREGATE, InstallationState, ReportInstalled, RequestInstallation
+from omac.domain.harness.names import BEGUN, ENDED, GUARDED
 from omac.domain.kernel.refusal import Refusal
 
 EVENTS = (GUARDED, BEGUN, ENDED)

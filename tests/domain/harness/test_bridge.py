@@ -6,7 +6,6 @@ import tomllib
 import pytest
 
 from omac.domain.harness.bridge import (
-    CONTROL_VARIABLES,
     HookCommands,
     are_hooks_off,
     bridge_variables,
@@ -17,6 +16,7 @@ from omac.domain.harness.bridge import (
     without_option,
 )
 from omac.domain.harness.harness import Harness
+from omac.domain.harness.names import CONTROL_VARIABLES
 from omac.domain.harness.table import HARNESSES, harness_named
 from omac.domain.kernel.refusal import Refusal
 

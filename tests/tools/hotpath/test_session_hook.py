@@ -10,7 +10,7 @@ from real_omac import Done, Omac
 from omac.domain.access.access import AccessRequested
 from omac.domain.directories.events import SessionAdmitted
 from omac.domain.guard.denial import GuardDenied
-from omac.domain.harness.bridge import CONTROL_VARIABLES
+from omac.domain.harness.names import CONTROL_VARIABLES
 from omac.domain.harness.opencode import HARNESS
 from omac.tools.compose import agent_launch, own_program
 
