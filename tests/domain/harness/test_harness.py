@@ -74,6 +74,8 @@ def test_a_hook_is_called_for_the_tools_that_the_guard_reads(harness: Harness) -
         ("codex", ".codex/config.toml"),
         ("codex", ".codex/hooks.json"),
         ("codex", ".codex/.env"),
+        ("codex", ".codex/environments.toml"),
+        ("codex", ".codex/.tmp/marketplaces/"),
         ("opencode", ".config/opencode/"),
         ("copilot", ".copilot/mcp-config.json"),
         ("copilot", ".copilot/installed-plugins/"),
