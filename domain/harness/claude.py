@@ -12,18 +12,25 @@ HARNESS = Harness(
     install="npm install -g @anthropic-ai/claude-code",
     folders=(".claude/", ".claude.json"),
     pinned=(
-        ".claude/CLAUDE.md", ".claude/agents/", ".claude/chrome/",  # a script that the browser runs
-        ".claude/commands/", ".claude/hooks/", ".claude/ide/", ".claude/local/", ".claude/output-styles/",
-        ".claude/plugins/", ".claude/remote-settings.json", ".claude/rules/", ".claude/settings.json",
+        ".claude/AGENTS.md", ".claude/CLAUDE.md", ".claude/agents/",
+        ".claude/chrome/",  # a script that the browser runs
+        ".claude/commands/", ".claude/cowork_plugins/", ".claude/daemon.json", ".claude/hooks/", ".claude/ide/",
+        ".claude/local/", ".claude/loop.md", ".claude/output-styles/", ".claude/plugins/",
+        ".claude/remote/",  # programs that the desktop application runs here
+        ".claude/remote-settings.json", ".claude/routines/", ".claude/rules/", ".claude/settings.json",
         ".claude/settings.local.json", ".claude/skills/", ".claude/workflows/", ".local/share/claude/",
     ),
-    apart=(".claude/session-env/", ".claude/shell-snapshots/"),  # read by the shell before each command
+    apart=(
+        ".claude/daemon/", ".claude/dev-mods/", ".claude/jobs/",  # sessions that are started again in the background
+        ".claude/session-env/", ".claude/shell-snapshots/",  # read by the shell before each command
+    ),
     settings=(".claude/settings.json", ".claude/settings.local.json", ".claude.json"),
     autorun_files=(
-        ".claude/CLAUDE.md", ".claude/agents/", ".claude/commands/", ".claude/hooks/", ".claude/launch.json",
-        ".claude/loop.md", ".claude/output-styles/", ".claude/plugins/", ".claude/rules/", ".claude/scripts/",
-        ".claude/settings*", ".claude/skills/", ".claude/statusline*", ".claude/workflows/", ".mcp.json",
-        "CLAUDE.local.md", "CLAUDE.md",
+        ".claude-plugin/", ".claude/CLAUDE.md", ".claude/agent-memory-local/", ".claude/agent-memory/",
+        ".claude/agents/", ".claude/commands/", ".claude/hooks/", ".claude/launch.json", ".claude/loop.md",
+        ".claude/output-styles/", ".claude/plugins/", ".claude/routines/", ".claude/rules/",
+        ".claude/scheduled_tasks.json", ".claude/scripts/", ".claude/settings*", ".claude/skills/",
+        ".claude/statusline*", ".claude/workflows/", ".lsp.json", ".mcp.json", "CLAUDE.local.md", "CLAUDE.md",
     ),
     home_variable="CLAUDE_CONFIG_DIR",
     credentials=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),

@@ -71,6 +71,8 @@ def test_a_hook_is_called_for_the_tools_that_the_guard_reads(harness: Harness) -
         ("claude", ".claude/workflows/"),
         ("claude", ".claude/chrome/"),
         ("claude", ".claude/remote-settings.json"),
+        ("claude", ".claude/loop.md"),
+        ("claude", ".claude/daemon.json"),
         ("codex", ".codex/config.toml"),
         ("codex", ".codex/hooks.json"),
         ("codex", ".codex/.env"),
