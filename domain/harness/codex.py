@@ -22,7 +22,7 @@ HARNESS = Harness(
     settings=(".codex/*.config.toml", ".codex/config.toml", ".codex/environments.toml", ".codex/hooks.json"),
     autorun_files=(".codex-plugin/", ".codex/", "AGENTS.md", "AGENTS.override.md"),
     home_variable="CODEX_HOME",
-    credentials=("CODEX_API_KEY", "OPENAI_API_KEY"),
+    credentials=("CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY"),
     variables=("OPENAI_BASE_URL",),
     hook=Hook(
         ".codex/hooks.json",

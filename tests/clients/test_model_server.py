@@ -132,7 +132,7 @@ def test_steps_come_from_a_file_as_well(tmp_path: Path) -> None:
 
 
 def test_a_system_message_in_a_conversation_is_taken(tmp_path: Path) -> None:
-    """As newer models take it, between the messages of others; it is no step's result."""
+    """A system message between the others, as newer models take it, is no result of a step."""
     body = begun(PATHS[0])
     body["messages"].append({"role": "system", "content": "Be good."})
     with serving(tmp_path / "record") as model:
