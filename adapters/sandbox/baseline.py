@@ -82,8 +82,8 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
         path = _expand(relpath, harness, home, environment)
         if _access_around(path, granted) != WRITE:  # what lies in a folder that it may write needs no word of its own
             granted += _kept(path, WRITE, f"what {harness.name} keeps", home, granted)
-    for relpath in (*harness.pinned, *harness.added_to, *harness.apart):
-        path = _expand(relpath, harness, home, environment)
+    parts = (*harness.pinned, *harness.added_to, *harness.apart)
+    for relpath, path in ((part, path) for part in parts for path in _paths(part, harness, home, environment)):
         if not os.path.lexists(path) and not _access_around(os.path.dirname(path.rstrip("/")), granted):
             continue
         loose = _loose_link(path, granted)
@@ -100,7 +100,7 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
             granted += _kept(path, READ, f"runs code for {harness.name}, or instructs it", home, granted)
     from omac.adapters.sandbox.harness_scripts import named_scripts  # only where there is a harness
 
-    settings = [_expand(relpath, harness, home, environment) for relpath in harness.settings]
+    settings = [path for name in harness.settings for path in _paths(name, harness, home, environment)]
     variables = {"HOME": home.rstrip("/")}
     if harness.home_variable:
         variables[harness.home_variable] = _expand(harness.folders[0], harness, home, environment).rstrip("/")
@@ -124,7 +124,8 @@ def files_of_settings(
 
     real = resolve_symlinks(home)[1]
     agents = [f"{project}/{name}" for name in PROJECT_SETTINGS]
-    agents += [_expand(name, harness, home, environment) for name in harness.settings] if harness else []
+    if harness:
+        agents += [path for name in harness.settings for path in _paths(name, harness, home, environment)]
     named = {"an agent": named_files(agents, project, real, is_relative=True)}
     for who, names in OF_A_PERSON.items():
         named[who] = named_files([f"{home}/{name}" for name in names.split()], project, real, is_relative=False)
@@ -228,6 +229,26 @@ def _modes(folder: str) -> list[tuple[str, int]]:
             if not stat.S_ISLNK(mode):
                 items.append((item.path, mode))
     return items
+
+
+def _paths(relpath: str, harness: Harness, home: str, environment: Mapping[str, str]) -> list[str]:
+    """The absolute paths of what the table says: of a name with "*", those of the files that are there, the ITEMS_MAX
+    that were changed longest ago. A session can make others, and cannot have made those earlier."""
+    path = _expand(relpath, harness, home, environment)
+    folder, name = os.path.split(path)
+    beginning, star, ending = name.partition("*")
+    if not star:
+        return [path]
+    try:
+        with os.scandir(folder) as listing:
+            items = [
+                (item.stat(follow_symlinks=False).st_ctime_ns, item.path)
+                for item in listing
+                if item.name.startswith(beginning) and item.name.endswith(ending) and item.is_file()
+            ]
+    except OSError:
+        return []
+    return [path for _, path in sorted(items)[:ITEMS_MAX]]
 
 
 def _expand(relpath: str, harness: Harness, home: str, environment: Mapping[str, str]) -> str:

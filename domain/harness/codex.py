@@ -12,15 +12,17 @@ HARNESS = Harness(
     install="npm install -g @openai/codex",
     folders=(".codex/",),
     pinned=(
-        ".codex/.env", ".codex/AGENTS.md", ".codex/AGENTS.override.md", ".codex/agents/", ".codex/config.toml",
-        ".codex/hooks.json", ".codex/hooks/", ".codex/packages/", ".codex/plugins/", ".codex/prompts/", ".codex/rules/",
+        ".codex/*.config.toml", ".codex/.env", ".codex/.tmp/bundled-marketplaces/", ".codex/.tmp/marketplaces/",
+        ".codex/.tmp/plugins/", ".codex/AGENTS.md", ".codex/AGENTS.override.md", ".codex/agents/", ".codex/config.toml",
+        ".codex/environments.toml", ".codex/hooks.json", ".codex/hooks/", ".codex/packages/", ".codex/plugins/",
+        ".codex/prompts/", ".codex/rules/",
     ),
     added_to=(".codex/skills/",),
     apart=(".codex/shell_snapshots/", ".codex/tmp/"),  # the latter is in the PATH of what it runs
-    settings=(".codex/config.toml", ".codex/hooks.json"),
-    autorun_files=(".codex/", "AGENTS.md", "AGENTS.override.md"),
+    settings=(".codex/*.config.toml", ".codex/config.toml", ".codex/environments.toml", ".codex/hooks.json"),
+    autorun_files=(".codex-plugin/", ".codex/", "AGENTS.md", "AGENTS.override.md"),
     home_variable="CODEX_HOME",
-    credentials=("CODEX_API_KEY", "OPENAI_API_KEY"),
+    credentials=("CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY"),
     variables=("OPENAI_BASE_URL",),
     hook=Hook(
         ".codex/hooks.json",

@@ -111,11 +111,11 @@ class Harness(PlainData):
 
     Paths are relative to the home directory; those of folders end in "/". `folders` is what it keeps there: logins,
     settings, sessions; `protected` are further places that a broad grant does not include. `pinned` is the part
-    that runs code, or tells later sessions what to do: a session may read it and not change it. `added_to` are such
-    folders to which it adds something at every start: what is there is pinned, what is added is gone with the session.
-    `apart` are folders whose content the agent runs again itself, scripts and repositories: each session has its own,
-    which begins empty and is gone with it. `settings` are files with commands that it runs: what they name in its own
-    folders is pinned, too.
+    that runs code, or tells later sessions what to do: a session may read it and not change it. A name with "*"
+    stands for files that are there. `added_to` are such folders to which it adds something at every start: what is
+    there is pinned, what is added is gone with the session. `apart` are folders whose content the agent runs again
+    itself, scripts and repositories: each session has its own, which begins empty and is gone with it. `settings` are
+    files with commands that it runs: what they name in its own folders is pinned, too.
 
     `restored` is what it puts in its place again at every start: nobody misses that at the end of a sandbox.
 

@@ -25,12 +25,17 @@ HARNESS = Harness(
         for name in (".gitignore", "bun.lock", "node_modules", "package-lock.json", "package.json")
     ),
     autorun_files=(".opencode/", "AGENTS.md", "opencode.json", "opencode.jsonc"),
-    credentials=("OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD"),  # the former may hold keys of providers
+    credentials=(
+        "OPENCODE_API_KEY", "OPENCODE_AUTH_CONTENT", "OPENCODE_CONFIG_CONTENT",  # may hold keys of providers
+        "OPENCODE_SERVER_PASSWORD",
+    ),
     variables=(
         "OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_DISABLE_AUTOCOMPACT", "OPENCODE_DISABLE_AUTOUPDATE",
-        "OPENCODE_DISABLE_DEFAULT_PLUGINS", "OPENCODE_DISABLE_LSP_DOWNLOAD", "OPENCODE_DISABLE_MODELS_FETCH",
+        "OPENCODE_DISABLE_CLAUDE_CODE", "OPENCODE_DISABLE_CLAUDE_CODE_PROMPT", "OPENCODE_DISABLE_CLAUDE_CODE_SKILLS",
+        "OPENCODE_DISABLE_DEFAULT_PLUGINS", "OPENCODE_DISABLE_EXTERNAL_SKILLS", "OPENCODE_DISABLE_LSP_DOWNLOAD",
+        "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_MOUSE", "OPENCODE_DISABLE_PROJECT_CONFIG",
         "OPENCODE_DISABLE_PRUNE", "OPENCODE_DISABLE_SHARE", "OPENCODE_DISABLE_TERMINAL_TITLE", "OPENCODE_MODEL",
-        "OPENCODE_SERVER_USERNAME", "npm_config_offline",
+        "OPENCODE_PERMISSION", "OPENCODE_SERVER_USERNAME", "npm_config_offline",
     ),
     offline=(("npm_config_offline", "true"),),  # or the first session waits a minute for the registry
     sessions=Sessions(("--continue",), ("--session",), commands=("run",)),

@@ -16,9 +16,9 @@ OF_OTHERS = frozenset(("node_modules", "site-packages", "dist-packages", "__pyca
 NOBODY = ""
 _AGENTS = """
     .agent/ .agents/ .aider.conf.yml .aider.conf.yaml .amazonq/ .amp/ .augment/ .clinerules .clinerules/ .codebuddy/
-    .continue/ .crush.json .cursor/ .cursorrules .factory/ .gemini/ .goose/ .goosehints .grok/ .iflow/ .junie/
-    .kilocode/ .kiro/ .openhands/ .qoder/ .qwen/ .roo/ .roomodes .roorules* .rovodev/ .rules .trae/ .vibe/ .windsurf/
-    .windsurfrules AGENT.md AGENTS.md CONVENTIONS.md GEMINI.md QWEN.md WARP.md crush.json mcp.json
+    .continue/ .crush.json .cursor-plugin/ .cursor/ .cursorrules .factory/ .gemini/ .goose/ .goosehints .grok/ .iflow/
+    .junie/ .kilocode/ .kiro/ .openhands/ .qoder/ .qwen/ .roo/ .roomodes .roorules* .rovodev/ .rules .trae/ .vibe/
+    .windsurf/ .windsurfrules AGENT.md AGENTS.md CONVENTIONS.md GEMINI.md QWEN.md WARP.md crush.json mcp.json
 """  # of agents that are no harness, and of any
 _OF_HARNESSES = [pattern for harness in HARNESSES for pattern in harness.autorun_files]
 OBEYED = {

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from clients.registry import CLAUDE, CODEX, OPENCODE, PI, Client
 
 MODEL = "scripted"
-CLAUDE_MODEL = "claude-sonnet-4-5"  # a name that Claude Code knows
+CLAUDE_MODEL = "claude-opus-5-5"  # a name that Claude Code knows
 OFFLINE_CODEX = f"""\
 model = "{MODEL}"
 model_provider = "tests"

@@ -70,7 +70,8 @@ def acquainted(world: World) -> None:
 def test_a_person_at_a_terminal() -> None:
     with world_or_skip(claude) as world:
         acquainted(world)
-        words = [prompt(*screen.STEPS), "--model", CLAUDE_MODEL, "--allowedTools=Bash"]
+        manual = ("--permission-mode", "manual")  # in auto mode the provider's server judges calls of tools
+        words = [prompt(*screen.STEPS), "--model", CLAUDE_MODEL, *manual, "--allowedTools=Bash"]
         screen.check_terminal(world, words, "/exit")
 
 

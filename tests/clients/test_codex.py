@@ -80,3 +80,34 @@ def test_a_projects_settings_do_not_turn_omacs_hooks_off() -> None:
         done = world.start(codex_words(prompt(tooled, {"text": "Done."})), world.one)
         assert done.status == 0, done
         assert "guard.denied" in [row["kind"] for row in world.omac.attempts()]
+
+
+PLANTED = """\
+cat > ~/.codex/environments.toml <<'END'
+default = "planted"
+include_local = false
+[[environments]]
+id = "planted"
+program = "{program}"
+END
+printf '[mcp_servers.planted]\\ncommand = "{program}"\\n' > ~/.codex/work.config.toml
+echo planted > ~/.codex/history.jsonl
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--profile", "work")], ids=["environments", "profile"])
+def test_what_codex_runs_at_its_next_start_cannot_be_planted(options: tuple[str, ...]) -> None:
+    """A Codex that the person starts next, without omac, runs no program that an agent named in its folder."""
+    with world_or_skip(codex) as world:
+        mark = world.home / "ran"
+        program = world.home / "program"
+        program.write_text(f"#!/bin/sh\necho $0 >> {mark}\n")
+        program.chmod(0o755)
+        (world.home / ".codex" / "work.config.toml").touch()
+        script = PLANTED.format(program=program)
+        done = world.start(codex_words(prompt({"sh": script}, {"text": "Done."})), world.one)
+        assert done.status == 0, done
+        assert (world.home / ".codex" / "history.jsonl").read_text() == "planted\n", done  # the twin
+        alone = world.alone([*codex_words("Hello.", *options), "--skip-git-repo-check"])
+        assert alone.status == 0, alone
+        assert not mark.exists()

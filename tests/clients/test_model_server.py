@@ -131,6 +131,14 @@ def test_steps_come_from_a_file_as_well(tmp_path: Path) -> None:
         assert "From the file." in model.ask(PATHS[0], body, stream=False)
 
 
+def test_a_system_message_in_a_conversation_is_taken(tmp_path: Path) -> None:
+    """A system message between the others, as newer models take it, is no result of a step."""
+    body = begun(PATHS[0])
+    body["messages"].append({"role": "system", "content": "Be good."})
+    with serving(tmp_path / "record") as model:
+        assert "tool_use" in model.ask(PATHS[0], body, stream=False)
+
+
 ANTHROPIC = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello."}]}
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hello."}]}
 

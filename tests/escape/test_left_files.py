@@ -147,7 +147,9 @@ OBEYED = """
     Dockerfile compose.yml x.csproj main.tf .latexmkrc .ycm_extra_conf.py .factorypath .rvmrc .RData project.clj
     .hg/hgrc .jj/repo/config.toml .jj/repo/store/git_target .jj/workspace-config.toml sub/.jj/repo
     .github/hooks/x.json .github/skills/x/SKILL.md .github/copilot/settings.json .claude/workflows/x.js
-    .claude/launch.json .claude/statusline.sh .agent/rules/x.md .amp/settings.json
+    .claude/launch.json .claude/statusline.sh .agent/rules/x.md .amp/settings.json .claude/routines/x.md .lsp.json
+    .claude/scheduled_tasks.json .claude/agent-memory/x/MEMORY.md .claude-plugin/marketplace.json
+    .codex-plugin/plugin.json
     Makefile justfile Taskfile.yml .lfsconfig .gitmodules .gitattributes conftest.py setup.py sitecustomize.py .pth
     .sublime-project flake.nix shell.nix .autoenv .direnv/x pyproject.toml tox.ini
 """

@@ -121,8 +121,9 @@ def test_what_runs_code_later_cannot_be_planted(harness: Harness) -> None:
             (world.home / relpath).parent.mkdir(parents=True, exist_ok=True)
             if relpath.endswith("/"):
                 (world.home / relpath).mkdir()
+        pinned = [relpath for relpath in harness.pinned if "*" not in relpath]
         existing = next(
-            relpath for relpath in harness.pinned if not relpath.endswith(("/", "/.gitignore")) or "bin/" in relpath
+            relpath for relpath in pinned if not relpath.endswith(("/", "/.gitignore")) or "bin/" in relpath
         )
         if not existing.endswith("/"):
             world.give(world.home / existing, "{}\n")
@@ -130,7 +131,7 @@ def test_what_runs_code_later_cannot_be_planted(harness: Harness) -> None:
             os.chown(file, NOBODY, NOBODY)
         before = _files(world.home)
         plants = []
-        for relpath in (*harness.pinned, *harness.added_to, *harness.apart):
+        for relpath in (*pinned, *harness.added_to, *harness.apart):
             path = f"~/{relpath.rstrip('/')}"
             plants.append(f"echo evil > {path}; mkdir -p {path}; echo evil > {path}/evil.json; mv {path} {path}.old;")
             plants.append(f"rm -rf {path}; ln -s /tmp {path};")
@@ -141,6 +142,33 @@ def test_what_runs_code_later_cannot_be_planted(harness: Harness) -> None:
         after = _files(world.home)
         assert after.pop(str(world.home / harness.folders[0] / "kept")) == b"kept\n", done.err  # the twin
         assert after == before
+
+
+def test_a_profile_of_settings_cannot_be_changed(world: Box) -> None:
+    """Settings that Codex reads for a `--profile` of the person can be read, and neither changed nor replaced; so can
+    a script that they name. Other files beside them can be changed."""
+    hook = world.give(world.home / ".codex/notify.sh", "#!/bin/sh\n")
+    profile = world.give(world.home / ".codex/work.config.toml", f'notify = ["{hook}"]\n')
+    script = (
+        "cat ~/.codex/work.config.toml; cd ~/.codex; for file in work.config.toml notify.sh history.jsonl; do "
+        "echo evil > $file; mv $file $file.old; done"
+    )
+    done = world.run("sh", "-c", script, options=("--harness", "codex"))
+    assert done.out == profile.read_text() == f'notify = ["{hook}"]\n', done
+    assert hook.read_text() == "#!/bin/sh\n"
+    assert (world.home / ".codex/history.jsonl.old").read_text() == "evil\n"  # the twin
+
+
+def test_of_many_profiles_the_oldest_are_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past the bound of pinned files, those that a session made later are left out."""
+    monkeypatch.setattr(baseline, "ITEMS_MAX", 1)
+    (tmp_path / ".codex").mkdir()
+    old, new = (tmp_path / f".codex/{name}.config.toml" for name in ("work", "a"))
+    old.touch()
+    while not new.exists() or new.stat().st_ctime_ns == old.stat().st_ctime_ns:
+        new.touch()
+    entries, _ = harness_entries(harness_named("codex"), str(tmp_path), {})
+    assert [entry.path for entry in entries if entry.path.endswith(".config.toml")] == [str(old)]
 
 
 def test_a_variable_moves_what_a_harness_keeps(world: Box) -> None:

@@ -75,10 +75,12 @@ class Messages:
 def _read(at: int, message: Mapping[str, Any], called: set[str], entries: list[Entry]) -> set[str]:
     """Add a message's entries; return the calls that the next message has to answer. Raises Refused."""
     role, content = message.get("role"), message.get("content")
-    if role not in ("user", "assistant"):
-        raise invalid(f"messages.{at}.role: unexpected {role!r}; the system prompt is a field of its own")
+    if role not in ("user", "assistant", "system"):
+        raise invalid(f"messages.{at}.role: unexpected {role!r}")
     if not content:
         raise invalid(f"messages.{at}: content must not be empty")
+    if role == "system":
+        return called  # newer models take such a message anywhere but at the beginning
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
     if role == "assistant":
         if called:

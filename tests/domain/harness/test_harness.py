@@ -49,6 +49,15 @@ def test_a_variable_is_a_credential_or_not(harness: Harness) -> None:
 
 
 @each
+def test_what_a_cloud_needs_is_passed_to_who_chose_it(harness: Harness) -> None:
+    """Variables of another provider, credentials among them, pass only with the one that chooses it."""
+    for cloud in harness.clouds:
+        names = {cloud.chosen_by, *cloud.credentials, *cloud.variables}
+        assert names <= set(harness.auth_variables({cloud.chosen_by: "1"}))
+        assert not names & set(harness.auth_variables({cloud.chosen_by: ""}))
+
+
+@each
 def test_a_hook_is_called_for_the_tools_that_the_guard_reads(harness: Harness) -> None:
     """The guard knows a tool by its name in lower case. The hook's file is in the harness's folder, and is pinned."""
     if harness.hook is None:
@@ -64,6 +73,21 @@ def test_a_hook_is_called_for_the_tools_that_the_guard_reads(harness: Harness) -
 
 
 @pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("claude", "DISABLE_UPDATES"),
+        ("claude", "CLAUDE_CODE_DISABLE_CRON"),
+        ("codex", "CODEX_ACCESS_TOKEN"),
+        ("opencode", "OPENCODE_DISABLE_PROJECT_CONFIG"),
+        ("opencode", "OPENCODE_PERMISSION"),
+    ],
+)
+def test_what_a_person_turned_off_stays_off(name: str, variable: str) -> None:
+    """Variables by which a person narrows what an agent does, or logs it in, pass."""
+    assert variable in harness_named(name).auth_variables({})
+
+
+@pytest.mark.parametrize(
     ("name", "path"),
     [
         ("claude", ".claude/settings.json"),
@@ -71,9 +95,13 @@ def test_a_hook_is_called_for_the_tools_that_the_guard_reads(harness: Harness) -
         ("claude", ".claude/workflows/"),
         ("claude", ".claude/chrome/"),
         ("claude", ".claude/remote-settings.json"),
+        ("claude", ".claude/loop.md"),
+        ("claude", ".claude/daemon.json"),
         ("codex", ".codex/config.toml"),
         ("codex", ".codex/hooks.json"),
         ("codex", ".codex/.env"),
+        ("codex", ".codex/environments.toml"),
+        ("codex", ".codex/.tmp/marketplaces/"),
         ("opencode", ".config/opencode/"),
         ("copilot", ".copilot/mcp-config.json"),
         ("copilot", ".copilot/installed-plugins/"),
