@@ -21,8 +21,6 @@ from omac.journal.event_kinds import ENCRYPTED, FIRST_SCHEMA, SCHEMA, SINCE
 from omac.journal.file import damaged, reading, require_known
 from omac.journal.log_connection import JournalConnection
 
-IsLiving = Callable[[int, int, str], bool]  # pid, start time in clock ticks, boot id
-
 
 class Present(msgspec.Struct, frozen=True):
     """A run that has the journal open: its process, and its omac's version and format."""
@@ -35,7 +33,10 @@ class Present(msgspec.Struct, frozen=True):
     schema: int = SCHEMA
 
 
-def assume_living(_pid: int, _start_ticks: int, _boot_id: str) -> bool:
+IsLiving = Callable[[Present], bool]
+
+
+def assume_living(_present: Present) -> bool:
     """Return True: for a caller that cannot know, every run that is listed lives."""
     return True
 
@@ -73,7 +74,7 @@ def _needed(kinds: Iterable[str]) -> tuple[int, str]:
 def living(connection: JournalConnection, is_living: IsLiving) -> list[Present]:
     """Return the runs that are listed and live."""
     presents = [Present(*row) for row in connection.execute(f"{_OPENED} ORDER BY run")]
-    return [present for present in presents if is_living(present.pid, present.start_ticks, present.boot_id)]
+    return list(filter(is_living, presents))
 
 
 def arrive(connection: JournalConnection, present: Present, is_living: IsLiving) -> None:
@@ -96,7 +97,7 @@ def require_unused(path: str, is_living: IsLiving) -> None:
     except Refusal:
         return  # the processes that have it open cannot use it either
     for present in (Present(*row) for row in rows):
-        if is_living(present.pid, present.start_ticks, present.boot_id):
+        if is_living(present):
             raise in_use(path, present)
 
 

@@ -32,13 +32,15 @@ def living(
 ) -> tuple[Status, Gone]:
     """Return the status of what lives, and what is gone.
 
-    A directory lives as long as its run does; a skill that all projects share is ready while its sidecar lives.
+    A directory lives as long as its run does; a skill that all projects share is ready while its sidecar lives. Of a
+    run that lives in another pid namespace no process can be seen: its sidecars live as long as it does.
     """
     runs = tuple(run for run in status.runs if is_living_run(run))
     alive = {run.run for run in runs}
+    hidden = {run.run for run in runs if not is_living(run.pid, run.start_ticks, run.boot_id)}
 
     def lives(sidecar: SidecarStatus) -> bool:
-        if sidecar.pid is None or not sidecar.boot_id:
+        if sidecar.pid is None or not sidecar.boot_id or sidecar.run in hidden:
             return sidecar.run in alive
         return is_living(sidecar.pid, sidecar.start_ticks, sidecar.boot_id)
 

@@ -16,7 +16,7 @@ import fcntl
 import os
 import time
 
-from omac.adapters.sandbox.mounted import unescaped
+from omac.adapters.sandbox.mounted import mount_rows, unescaped
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
@@ -178,10 +178,9 @@ def _kill(folder: str) -> None:
 def _mounts(proc: str) -> list[tuple[str, str]]:
     """Return the mount points of cgroup version 2, each with the cgroup at its root."""
     mounts = []
-    for line in read(f"{proc}/mountinfo").splitlines():
-        fields, _, rest = line.partition(" - ")
-        if rest.startswith("cgroup2 "):
-            root, mount = (os.fsdecode(unescaped(os.fsencode(text))) for text in fields.split(" ")[3:5])
+    for row in mount_rows(proc):
+        if row[row.index(b"-") + 1] == b"cgroup2":
+            root, mount = (os.fsdecode(unescaped(path)) for path in row[3:5])
             mounts.append((mount, root))
     return mounts
 

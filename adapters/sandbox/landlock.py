@@ -18,7 +18,7 @@ import errno
 import os
 
 from omac.adapters.linux import syscall
-from omac.adapters.sandbox.mounted import unescaped
+from omac.adapters.sandbox.mounted import mount_rows, unescaped
 from omac.domain.kernel.paths import below, below_any
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
@@ -162,6 +162,5 @@ def _beside(folders: Iterable[str]) -> list[str]:
 
 def _mounts() -> list[str]:
     """Return the mount points that are folders this process can reach."""
-    with open("/proc/self/mountinfo", "rb") as file:
-        paths = [os.fsdecode(unescaped(line.split()[4])) for line in file]
+    paths = [os.fsdecode(unescaped(row[4])) for row in mount_rows("/proc/self")]
     return list(filter(os.path.isdir, paths))

@@ -95,12 +95,17 @@ def _is_mount(entry: Entry, policy: Policy) -> bool:
 def _points(pid: int) -> dict[str, tuple[int, bool]]:
     """The mount points of a process: the number of the mount on top, and whether that is read-only (proc(5))."""
     points = {}
-    with open(f"/proc/{pid}/mountinfo", "rb") as file:
-        for line in file.read().splitlines():
-            number, _, _, _, point, options, _ = line.split(b" ", 6)
-            path = unescaped(point) if b"\\" in point else point
-            points[os.fsdecode(path)] = (int(number), options.startswith(b"ro"))
+    for number, _, _, _, point, options, *_ in mount_rows(f"/proc/{pid}"):
+        path = unescaped(point) if b"\\" in point else point
+        points[os.fsdecode(path)] = (int(number), options.startswith(b"ro"))
     return points
+
+
+def mount_rows(proc: str) -> list[list[bytes]]:
+    """Return the fields of each mount that a process has; `proc` is its folder in /proc. A path of it may hold all that
+    other tables take for the end of a line, such as CR. Raises OSError."""
+    with open(f"{proc}/mountinfo", "rb") as file:
+        return [line.split(b" ") for line in file.read().split(b"\n") if line]
 
 
 def unescaped(point: bytes) -> bytes:

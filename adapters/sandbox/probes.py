@@ -11,6 +11,7 @@ import subprocess
 
 from omac.adapters.linux import host_programs
 from omac.adapters.sandbox import bubblewrap, cgroups, landlock, limits, seccomp
+from omac.adapters.sandbox.mounted import mount_rows
 from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal, problem_of
 from omac.domain.sandbox.confinement import LIMITS
 from omac.domain.sandbox.doctor import SYSCTLS, LimitFact, Machine, diagnose_bubblewrap, install
@@ -81,8 +82,8 @@ def container() -> str:
     for path in ("/.dockerenv", "/run/.containerenv"):
         if os.path.exists(path):
             return path
-    for line in cgroups.read("/proc/self/mountinfo").splitlines():
-        point = line.split(" ")[4]
+    for row in mount_rows("/proc/self"):
+        point = os.fsdecode(row[4])
         if point.startswith("/proc/") and point != "/proc/sys/fs/binfmt_misc":
             return f"something is mounted on {point}"
     return ""

@@ -37,12 +37,12 @@ def refused(act: Callable[[], object]) -> Refusal:
     return caught.value
 
 
-def living(_pid: int, _ticks: int, _boot: str) -> bool:
+def living(_present: Present) -> bool:
     """Report every listed run as living."""
     return True
 
 
-def dead(_pid: int, _ticks: int, _boot: str) -> bool:
+def dead(_present: Present) -> bool:
     """Report every listed run as dead."""
     return False
 

@@ -72,6 +72,31 @@ def test_from_damage_back_to_work(omac: Omac) -> None:
     assert [skill["name"] for skill in skills] == ["echo"]
 
 
+@pytest.mark.parametrize(
+    ("failure", "reported"),
+    [
+        ("ImportError('Too many open files')", "omac: its own code cannot be loaded (Too many open files)"),
+        ("MemoryError", "omac: the system refused what omac needs: no memory is left\n  try: ulimit -a"),
+    ],
+    ids=["cannot be loaded", "memory"],
+)
+def test_a_failure_to_decrypt_is_no_damage(failure: str, reported: str, omac: Omac, tmp_path: Path) -> None:
+    """A library that decrypts, and cannot be loaded or runs out of memory, says nothing of the journal: no check
+    reports damage, and no repair sets events aside."""
+    project = omac.project("shop", "echo")
+    assert omac.run("sandbox", "run", "--", "true", cwd=project).status == 0
+    omac.approve(project)  # and the launch is in the journal
+    library = tmp_path / "cryptography"
+    library.mkdir()
+    (library / "__init__.py").write_text(f"raise {failure}\n")
+    for words in (("journal", "check"), ("journal", "repair", "--yes"), ("status",), ("audit",), ("audit", "verify")):
+        done = omac.process(*words, extra={"PYTHONPATH": str(tmp_path)})
+        assert done.status in (1, 4), (words, done)
+        assert done.err.startswith(reported), (words, done)
+        assert "damage" not in done.out + done.err
+    assert omac.run("journal", "check").out.endswith("nothing is damaged\n")
+
+
 def test_a_gap_is_refused_by_every_command(omac: Omac) -> None:
     """Each command refuses a journal with a missing row."""
     project = omac.project("shop", "echo")

@@ -128,6 +128,29 @@ def test_a_sandbox_is_listed_while_it_runs(omac: Omac) -> None:
 
 @needs_bubblewrap
 @pytest.mark.full
+def test_a_run_of_another_pid_namespace(omac: Omac) -> None:
+    """An omac in another pid namespace takes a run for one that lives, and its sidecars, too: no journal is restored
+    under it."""
+    project = omac.project("shop")
+    omac.approve(project)
+    copy = str(omac.folder / "copy")
+    omac.ok("journal", "backup", copy)
+    run = started(omac, project, LOOP)
+    assert run.line() == "up\n"
+    apart = ("bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent")
+    out = omac.run("status", within=apart).out
+    assert f"sidecar echo of {project}: healthy" in out
+    assert "ended with its run" not in out
+    for words in (("restore", copy, "--yes"), ("repair", "--yes")):
+        refused = omac.run("journal", *words, within=apart)
+        assert (refused.status, refused.out) == (5, ""), refused
+        assert f"run {run_of(omac, run)} (pid {run.process.pid}) has the journal" in refused.err
+    run.end()
+    omac.ok("journal", "restore", copy, "--yes")
+
+
+@needs_bubblewrap
+@pytest.mark.full
 def test_a_sandbox_of_another_pid_namespace(omac: Omac) -> None:
     """An omac in another pid namespace, such as that of a container, takes a program that runs for one that runs: its
     end is recorded as it was."""

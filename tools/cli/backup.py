@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
@@ -10,7 +11,7 @@ from omac.journal.file import JournalInCreation
 from omac.journal.format import require_unused
 from omac.tools.compose.backups import Restored, back_up_with_keys, restore_with_keys
 from omac.tools.compose.journals import path_in_use
-from omac.tools.compose.state import StateDir, host_id, is_living, look_at
+from omac.tools.compose.state import StateDir, host_id, is_living_run, look_at
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.prompts import confirm
 from omac.tools.terminal.render import print_folded, print_line, report
@@ -54,7 +55,7 @@ def restore(
             if not os.path.exists(backup_path):  # that is what was to be restored
                 print_folded(f"{path} is restored to position {copy.position}")
                 return 0
-        require_unused(path, is_living)
+        require_unused(path, partial(is_living_run, state))
         if (loss := _loss(path, copy)) and not _confirmed(loss, yes):
             report("nothing was changed")
             return 1

@@ -4,6 +4,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Refusal, quoted
@@ -18,7 +19,7 @@ from omac.services.kernel.restoring import forged
 from omac.tools.compose.journals import codec_of_damaged, keys_of, mark_of, path_in_use, snapshots_of
 from omac.tools.compose.searched_audit import SearchedAudit
 from omac.tools.compose.searched_links import SearchedLinks
-from omac.tools.compose.state import StateDir, host_id, is_living
+from omac.tools.compose.state import StateDir, host_id, is_living_run
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import confirm
 from omac.tools.terminal.render import print_folded, report, report_fix
@@ -112,7 +113,7 @@ def repair(request: RepairRequest, environment: Mapping[str, str], clock: Callab
 
 def _repair(request: RepairRequest, path: str, state: StateDir, clock: Callable[[], int]) -> int:
     run, codec = secrets.token_hex(6), codec_of_damaged(state, path)
-    work = Repair(path, host_id(state), run, clock, lambda: System().apply, is_living, codec)
+    work = Repair(path, host_id(state), run, clock, lambda: System().apply, partial(is_living_run, state), codec)
     planned = work.plan(request.positions)
     if not planned:
         print_folded(f"nothing in {path} is damaged")

@@ -11,13 +11,11 @@ from functools import partial
 
 import msgspec
 
-from omac.domain.kernel.ids import RunId
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.kernel.run import Run
 from omac.projections.living import Gone, living
-from omac.projections.status import RunStatus, Status, status_of
+from omac.projections.status import Status, status_of
 from omac.tools.cli.control import ask_run
-from omac.tools.compose.state import StateDir, is_living, is_living_launch, server_socket
+from omac.tools.compose.state import StateDir, is_living, is_living_launch, is_living_run, server_socket
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import CLEAR, print_line, report, report_fix, show_status
 
@@ -96,7 +94,7 @@ def _answer(journal_path: str | None, environment: Mapping[str, str]) -> tuple[b
 def _living(answer: bytes, environment: Mapping[str, str]) -> tuple[Status, Gone]:
     state = StateDir.of(environment)
     status, launches = msgspec.json.decode(answer, type=Status), partial(is_living_launch, state)
-    return living(status, partial(_is_living_run, state), is_living, launches)
+    return living(status, partial(is_living_run, state), is_living, launches)
 
 
 def _wanted(status: Status, environment: Mapping[str, str]) -> Status:
@@ -112,11 +110,6 @@ def _wanted(status: Status, environment: Mapping[str, str]) -> Status:
 def _missing(status: Status) -> frozenset[str]:
     """Return the directories that are online and do not exist any more, or are hidden by what took their place."""
     return frozenset(directory.dir for directory in status.directories if not os.path.isdir(directory.dir))
-
-
-def _is_living_run(state: StateDir, run: RunStatus) -> bool:
-    recorded = Run(pid=run.pid, start_ticks=run.start_ticks, boot_id=run.boot_id)
-    return state.is_alive(RunId(run.run), recorded)
 
 
 def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> tuple[bytes, int]:

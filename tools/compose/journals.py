@@ -32,7 +32,7 @@ from omac.projections.snapshot import FORM
 from omac.projections.system import System
 from omac.services.kernel.restoring import restored
 from omac.tools.compose.clock import now_ns
-from omac.tools.compose.state import StateDir, host_id, is_living
+from omac.tools.compose.state import StateDir, host_id, is_living_run
 from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.version import VERSION
 
@@ -91,8 +91,8 @@ def _opened(
     with Progress(TAKEN_OVER) as progress:
         return open_journal(
             path, run, clock,
-            is_living=is_living, present=present, mark=mark_of(state, path), keys=keys_of(state, path),
-            progress=progress.show,
+            is_living=partial(is_living_run, state), present=present, mark=mark_of(state, path),
+            keys=keys_of(state, path), progress=progress.show,
         )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from omac.services.kernel.checkpointing import record_checkpoint
 from omac.services.kernel.opened import OpenedJournal
 from omac.tools.compose.journals import carrying, keys_of
 from omac.tools.compose.signing import KeyChange, Record, Signer
-from omac.tools.compose.state import StateDir, host_id, is_living
+from omac.tools.compose.state import StateDir, host_id, is_living_run
 
 Clock = Callable[[], int]
 
@@ -54,7 +54,9 @@ def recorded_again(state: StateDir, path: str, changes: Sequence[KeyRotated | Ke
 
     recorded = 0
     # A copy has neither a mark nor a spool.
-    opened = open_journal(path, secrets.token_hex(6), clock, is_living=is_living, keys=keys_of(state, path))
+    opened = open_journal(
+        path, secrets.token_hex(6), clock, is_living=partial(is_living_run, state), keys=keys_of(state, path)
+    )
     with closing(opened):
         journal = OpenedJournal(opened, host_id(state))
         stream = ids.checkpoint_stream(journal.host)

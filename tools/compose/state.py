@@ -14,13 +14,24 @@ from omac.adapters.linux.process_identity import boot_id
 from omac.adapters.linux.process_identity import is_hidden as is_hidden
 from omac.adapters.linux.process_identity import is_living as is_living
 from omac.domain.kernel import ids
-from omac.domain.kernel.ids import HostId, StreamId
+from omac.domain.kernel.ids import HostId, RunId, StreamId
 from omac.domain.kernel.run import Run
+
+TYPE_CHECKING = False  # importing typing would take longer than all the rest
+if TYPE_CHECKING:
+    from omac.journal.format import Present
+    from omac.projections.status import RunStatus
 
 
 def host_id(state: StateDir) -> HostId:
     """Return the id of this host, which is minted where none is. Raises Refusal."""
     return state.host_id(lambda: secrets.token_hex(8))
+
+
+def is_living_run(state: StateDir, run: "RunStatus | Present") -> bool:
+    """Return whether the process of a run lives, by its identity, or by the lock of the run where another pid namespace
+    hides it. Raises Refusal."""
+    return state.is_alive(RunId(run.run), Run(pid=run.pid, start_ticks=run.start_ticks, boot_id=run.boot_id))
 
 
 def is_living_launch(state: StateDir, launch: str, pid: int, ticks: int, boot: str) -> bool:

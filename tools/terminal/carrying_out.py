@@ -150,8 +150,9 @@ def _report_defect(error: Exception) -> int:
         report(f"omac: no space is left for {error.filename or 'the output'}")
         report_fix(["df -h"])
         return 1
-    if isinstance(error, OSError) and is_exhaustion(error):
-        report(f"omac: the system refused what omac needs: {problem_of(error)}")
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and is_exhaustion(error)):
+        lacking = problem_of(error) if isinstance(error, OSError) else "no memory is left"
+        report(f"omac: the system refused what omac needs: {lacking}")
         report_fix(["ulimit -a  # the limits of this shell"])
         return 1
     report(f"omac: failed unexpectedly ({type(error).__name__}): this is a defect of omac")

@@ -14,7 +14,7 @@ from omac.adapters.sandbox import mounted
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import DENY, READ, WRITE, Entry, Policy
 
-STRANGE = "a b\\n\tc"  # the kernel escapes each of these
+STRANGE = "a b\\n\tc\r\v\x1c\u2028d"  # the kernel escapes some of these
 
 
 @pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
@@ -53,7 +53,8 @@ def wanted(project: Path, *more: Entry) -> mounted.Expected:
 
 
 def test_as_it_was_meant(project: Path) -> None:
-    """The check accepts a pin mounted onto itself, a mask, and a path with all characters that mountinfo escapes."""
+    """The check accepts a pin mounted onto itself, a mask, and a path with what mountinfo escapes and what ends
+    lines elsewhere."""
     pinned, hidden, strange = (str(project / name) for name in ("sub/pinned", "sub/hidden", STRANGE))
     options = ("--ro-bind", pinned, pinned, "--ro-bind", "/usr/bin/true", hidden, "--ro-bind", strange, strange)
     expected = wanted(project, Entry(pinned, READ, ""), Entry(hidden, DENY, ""), Entry(strange, READ, ""))

@@ -373,6 +373,20 @@ def test_a_repository_that_is_made_while_one_runs(mine: Box) -> None:
         assert "set aside" not in stderr
 
 
+def test_repositories_whose_names_end_lines(mine: Box) -> None:
+    """A program may leave repositories whose names hold what ends a line or a word elsewhere: the next one is launched,
+    and their hooks are pinned in it."""
+    made = mine.run(
+        "sh",
+        "-c",
+        r"""for c in '\r' '\v' '\f' '\034' '\302\205' '\342\200\250' '\n' '\\' ' ' '\t'; do
+        git init -q "$(printf "a${c}b")"; done""",
+    )
+    assert made.status == 0, made.err
+    done = mine.run("sh", "-c", 'for d in a*; do echo there; echo > "$d/.git/hooks/x" && echo changed; done; true')
+    assert (done.status, done.out) == (0, "there\n" * 10), done.err
+
+
 EVIL = (
     "git init -q n; git -C n config core.fsmonitor evil; while grep -q evil n/.git/config; do sleep 0.05; done; echo up"
 )
