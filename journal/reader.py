@@ -117,20 +117,21 @@ class Reader:
     def versions(self, stream: str) -> list[StoredRow]:
         """Return the events of an aggregate in the order of versions; a log has none."""
         # The plus keeps SQLite to the index of versions: it would walk through all positions.
-        query = (
-            f"{_SELECT} WHERE +position > ? AND +position <= ? AND version IS NOT NULL AND stream = ? ORDER BY version"
-        )
+        where = "+position > ? AND +position <= ? AND version IS NOT NULL AND stream = ?"
+        query = f"{_SELECT} WHERE {where} ORDER BY version"
         with self._use() as connection, connection.snapshot():
             ids = connection.execute("SELECT id FROM name WHERE text = ?", (stream,)).fetchall()
             rows = [row for (id_,) in ids for row in connection.rows(query, *_of_stream(connection, id_), id_)]
         return self._named(rows)
 
-    def last_version(self, stream: str, below: int | None = None) -> StoredRow | None:
-        """Return the last event of an aggregate, or the last of those below a version; None where it has none."""
+    def newest_first(self, stream: str) -> Iterator[StoredRow]:
+        """Return the events of an aggregate, the last one first; each is read when it is asked for."""
+        below: int | None = 2**63 - 1
         where = "version < ? AND stream = (SELECT id FROM name WHERE text = ?)"
         query = f"{_SELECT} WHERE {where} ORDER BY version DESC LIMIT 1"
-        rows = self._named(self._all(query, 2**63 - 1 if below is None else below, stream))
-        return rows[0] if rows else None
+        while rows := self._named(self._all(query, below, stream)):
+            yield rows[0]
+            below = rows[0].originator_version
 
     def streams(self, aggregate: str) -> list[str]:
         """Return the streams of an aggregate, by the first word of their names."""
@@ -200,9 +201,8 @@ class Reader:
         """Return the position of the last repair of a record; 0 where there was none."""
         if not self._all("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'set_aside'"):
             return 0  # of an early omac, which is given the table when it is next opened to be written
-        return int(
-            self._one("SELECT coalesce(max(record), 0) FROM set_aside WHERE record > 0", "its repairs cannot be read")
-        )
+        query = "SELECT coalesce(max(record), 0) FROM set_aside WHERE record > 0"
+        return int(self._one(query, "its repairs cannot be read"))
 
     def _named(self, rows: Sequence[Any]) -> list[StoredRow]:
         self._learn({row[index] for row in rows for index in _NAMED} - self._texts.keys())
@@ -231,7 +231,7 @@ class Reader:
             raise damaged(self.path, otherwise)
         return rows[0][0]
 
-    def _all(self, query: str, *values: int | str) -> list[Any]:
+    def _all(self, query: str, *values: int | str | None) -> list[Any]:
         with self._use() as connection:
             return connection.execute(query, values).fetchall()
 

@@ -74,7 +74,7 @@ def discover(roots: Iterator[SkillsRoot], code_hash: CodeHash, *, guidance: bool
     folded: dict[str, FoundSkill] = {}
     for root in roots:
         for skill in _SkillsFolder(root, code_hash, guidance, allowance).skills(skills):
-            if skill.problem is None and (skill.meta is None or skill.meta.sidecar is None):
+            if skill.is_guidance:
                 guides.setdefault(skill.name, skill)
             elif skill.name not in skills:
                 skills[skill.name] = _unlike(skill, folded.setdefault(skill.name.casefold(), skill))
@@ -131,11 +131,10 @@ class _SkillsFolder:
             skill = self._skill(path, name, taken)
             if skill is None:
                 continue
-            runs = skill.problem is not None or (skill.meta is not None and skill.meta.sidecar is not None)
-            seen[runs] += 1
-            if seen[runs] <= SKILLS_PER_BASE_MAX:
+            seen[skill.is_guidance] += 1
+            if seen[skill.is_guidance] <= SKILLS_PER_BASE_MAX:
                 yield skill
-            elif runs:
+            elif not skill.is_guidance:
                 problem = f"holds more than {SKILLS_PER_BASE_MAX} skills, so the rest was not read; remove some"
                 yield self._broken(label, shown, problem)
                 return

@@ -22,3 +22,8 @@ def below(path: AnyStr, folder: AnyStr) -> bool:
 def below_any(path: AnyStr, folders: Iterable[AnyStr]) -> bool:
     """Return whether a canonical path is one of these folders or lies in one."""
     return any(below(path, folder) for folder in folders)
+
+
+def folder_of(path: str) -> str:
+    """Return the folder that a canonical path lies in; / for / itself."""
+    return path.rpartition("/")[0] or "/"

@@ -163,6 +163,11 @@ class FoundSkill(msgspec.Struct, frozen=True):
         return self.meta.sidecar if self.meta else None
 
     @property
+    def is_guidance(self) -> bool:
+        """Return whether there is nothing to run: it can be read, and has no sidecar."""
+        return self.problem is None and self.sidecar is None
+
+    @property
     def code(self) -> Code:
         """The code of the skill as it was found; no digest is taken."""
         return Code(self.source, self.bundle_hash)

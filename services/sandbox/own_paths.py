@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omac.domain.kernel import state_paths
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below, folder_of
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.confinement import DENY, READ, WRITE, governing
 
@@ -44,7 +44,7 @@ class OwnPaths:
         """Return what the program must not see of `entries`: own paths, and the folders of journals that it could read,
         where nothing else in them is shown by name. A log of SQLite's comes and goes, and no mask can be on it."""
         shown = [entry.path for entry in entries if entry.access != DENY]
-        folders = dict.fromkeys(map(_folder_of, self.journals))
+        folders = dict.fromkeys(map(folder_of, self.journals))
         readable = [folder for folder in folders if (around := governing(entries, folder)) and around.access == READ]
         return (*self.paths, *(folder for folder in readable if not any(below(path, folder) for path in shown)))
 
@@ -63,7 +63,7 @@ class OwnPaths:
         links = []
         for link, path in known.items():
             journal = self._files.canonical(path)
-            around = governing(entries, _folder_of(journal))
+            around = governing(entries, folder_of(journal))
             if journal not in self.paths and around is not None and around.access == WRITE:
                 links.append(link)
         return links
@@ -71,14 +71,10 @@ class OwnPaths:
     def _refuse(
         self, path: str, label: str, danger: str, elsewhere: str, entries: list[Entry], trees: list[str]
     ) -> None:
-        folder = _folder_of(path)
+        folder = folder_of(path)
         around = governing(entries, folder)
         if around is not None and around.access == WRITE:
             can_deny = folder not in trees and self._files.exists(folder)
             deny = [f"omac sandbox run --deny {quoted(folder)} -- COMMAND"] if can_deny else []
             message = f"{label} lies where the program may write: it could {danger}"
             raise Refusal("sandbox-inexpressible", message, fix=[*deny, elsewhere])
-
-
-def _folder_of(path: str) -> str:
-    return path.rpartition("/")[0] or "/"

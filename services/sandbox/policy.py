@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from omac.domain.harness.table import harness_named
 from omac.domain.kernel import state_paths
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below, folder_of
 from omac.domain.kernel.refusal import Reason, Refusal
 from omac.domain.sandbox import environment as variables
 from omac.domain.sandbox import tool_cache
@@ -200,7 +200,7 @@ class _Composition:
         files = self._ports.files
         configuration = files.canonical(state_paths.configuration(self._host, self._home))
         around = governing(entries, configuration)
-        if around is None or around.access != WRITE or not files.is_folder(_folder_of(configuration)):
+        if around is None or around.access != WRITE or not files.is_folder(folder_of(configuration)):
             return []
         missing = "" if files.exists(configuration) else "folder"
         return [Entry(configuration, READ, "omac's own settings", made=missing)]
@@ -235,7 +235,7 @@ class _Composition:
         ]
         held: dict[str, Entry] = {}
         for path in kept:
-            folder = _folder_of(path)
+            folder = folder_of(path)
             while folder not in named and folder not in held:
                 around = governing(last, folder)
                 there = self._ports.files.is_folder(folder)
@@ -243,7 +243,7 @@ class _Composition:
                     break
                 made = "" if there else "folder"
                 held[folder] = Entry(folder, WRITE, "what is kept in it stays in its place", made=made)
-                folder = _folder_of(folder)
+                folder = folder_of(folder)
         return list(held.values())
 
     def _toolchains(self, writable: list[str], entries: list[Entry]) -> list[Entry]:
@@ -290,7 +290,7 @@ class _Composition:
             return [*self._ports.caches.entries(self._plan.cache)]
         root, files = self._ports.caches.root_of(self._host), self._ports.files
         around = governing(entries, root)
-        can_make = around is not None and around.access == WRITE and files.is_folder(_folder_of(root))
+        can_make = around is not None and around.access == WRITE and files.is_folder(folder_of(root))
         missing = "folder" if can_make and not files.exists(root) else ""
         return [
             Entry(root, DENY, "tool caches of other workdirs", made=missing),
@@ -393,8 +393,3 @@ def _trees(typed: SandboxRequest, ports: SandboxPorts) -> list[str]:
         refuse_kernel(real, flag, WRITE)
         refuse_home(real, flag, home)
     return trees
-
-
-def _folder_of(path: str) -> str:
-    """The folder that an absolute path is in."""
-    return path.rpartition("/")[0] or "/"

@@ -3,7 +3,7 @@ what no request may ask for."""
 
 from __future__ import annotations
 
-from omac.domain.kernel.paths import below, below_any
+from omac.domain.kernel.paths import below, below_any, folder_of
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.sandbox.confinement import COPY, PRIVATE, READ, WRITE, governing
 from omac.domain.sandbox.request import defaults
@@ -51,7 +51,7 @@ def refuse_links(path: str, links: list[tuple[str, str]], trees: list[str]) -> N
 def look_at(path: str, files: FilesPort) -> str:
     """The command that lists an absolute path, or the nearest folder above it that exists."""
     while not files.exists(path):
-        path = path.rpartition("/")[0] or "/"
+        path = folder_of(path)
     return list_command(path)
 
 
@@ -93,7 +93,7 @@ def require_room(grants: list[Entry], entries: list[Entry], ports: SettlingPorts
     for entry in entries:
         if entry.access not in (COPY, PRIVATE) or entry.made or ports.files.exists(entry.path):
             continue
-        around = governing(entries, entry.path.rpartition("/")[0] or "/")
+        around = governing(entries, folder_of(entry.path))
         if around is not None and around.access == READ and any(around is grant for grant in grants):
             message = f"--read {around.path}: {entry.path} ({entry.reason}) cannot be made in what is read-only"
             instead = f"ls -d {quoted(around.path)}/*  # what --read can name in its place"

@@ -67,7 +67,7 @@ async def find(
     """
     there = await every(folders, search, guidance=True)
     named = [candidate for candidate in there if candidate.skill.name == name]
-    matches = [candidate for candidate in named if _runs(candidate.skill)] or named
+    matches = [candidate for candidate in named if not candidate.skill.is_guidance] or named
     if len(matches) > 1:  # the very code that was meant tells which
         matches = [candidate for candidate in matches if candidate.skill.bundle_hash == bundle_hash] or matches
     if len(matches) > 1:
@@ -78,7 +78,7 @@ async def find(
     if candidate.skill.problem is not None:
         fix = [f"${{EDITOR:-vi}} {quoted(candidate.skill.source)}/omac.yaml"]
         raise Refusal("skill-invalid", f"{name} cannot be used: {candidate.skill.problem}", fix=fix)
-    if not _runs(candidate.skill):
+    if candidate.skill.is_guidance:
         message = f"{name} has only a SKILL.md and no sidecar, so omac has nothing to run or register"
         raise Refusal("skill-without-sidecar", message, fix=[f"omac skill check {quoted(candidate.skill.source)}"])
     return candidate
@@ -93,14 +93,10 @@ def ambiguous(name: str, matches: Sequence[tuple[SkillScope, str]], command: str
     )
 
 
-def _runs(skill: FoundSkill) -> bool:
-    return skill.problem is not None or skill.sidecar is not None
-
-
 def _not_found(there: Sequence[Candidate], search: SkillSearch, name: str, command: str, words: str) -> Refusal:
     from difflib import get_close_matches
 
-    usable = [candidate for candidate in there if candidate.skill.problem is None and _runs(candidate.skill)]
+    usable = [candidate for candidate in there if candidate.skill.sidecar is not None]
     names = ", ".join(sorted({candidate.skill.name for candidate in there})) or "none"
     usable_names = {candidate.skill.name.lower() for candidate in usable}
     near = get_close_matches(name.lower(), sorted(usable_names), NEAR_MAX)  # a slip, not another skill

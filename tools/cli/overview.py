@@ -3,12 +3,10 @@
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from omac.domain.harness.harness import SHARED_BASE
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.projections.status import Status
 from omac.services.skills.resolution import every
 from omac.tools.cli.next_command import start_command
 from omac.tools.cli.review import Review, review_of
@@ -18,7 +16,6 @@ from omac.tools.compose.host_programs import find_program
 from omac.tools.compose.project import project_of
 from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
-from omac.tools.compose.state import StateDir
 from omac.tools.terminal.columns import elided, elided_middle
 from omac.tools.terminal.invocation import expanded
 from omac.tools.terminal.render import print_line
@@ -99,25 +96,19 @@ def state_of(reviewed: Review, environment: Mapping[str, str]) -> str:
 
 def _runs(project: str, environment: Mapping[str, str]) -> list[str]:
     """A line for each run or sandbox that lives and works in the project."""
-    status = _status(environment)
+    try:
+        status = lives_now(environment)
+    except Refusal:  # where the journal cannot be read, omac status says why
+        return []
     lines = []
-    for run in status.runs if status else ():
+    for run in status.runs:
         if any(below(project, root) or below(root, project) for root in run.roots):
             words = f"{run.command} {run.agent}".rstrip()
             lines.append(f"omac {words}, pid {run.pid}, in {', '.join(run.roots)}")
-    for sandbox in status.sandboxes if status else ():
+    for sandbox in status.sandboxes:
         if not sandbox.run and below(sandbox.dir, project):
             lines.append(f"omac sandbox run -- {shlex.join(sandbox.argv)}, pid {sandbox.launcher_pid}")
     return lines
-
-
-def _status(environment: Mapping[str, str]) -> Status | None:
-    """Return the status of what lives; None where no journal exists, or where it cannot be read."""
-    if not os.path.lexists(StateDir.of(environment).journal_in_use(environment)):
-        return None
-    with suppress(Refusal):  # where the journal cannot be read, omac status says why
-        return lives_now(environment)
-    return None
 
 
 def _next(

@@ -1,6 +1,5 @@
 """omac ps and omac stop: the runs that live, of the same status that `omac status` shows, and the end of one."""
 
-import os
 import shlex
 import signal
 import time
@@ -25,13 +24,13 @@ HEADS = ("PID", "RUN", "AGENT", "SINCE", "PROJECT", "SKILLS")
 def run(journal: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """List the runs that live, the oldest first. Raises Refusal."""
     status = _status(journal, environment)
-    runs = sorted(status.runs, key=lambda run_status: run_status.start_ticks) if status else []
+    runs = sorted(status.runs, key=lambda run_status: run_status.start_ticks)
     if as_json:
-        for document in [_document(run_status, status) for run_status in runs if status]:
-            print_json(document)
+        for run_status in runs:
+            print_json(_document(run_status, status))
     elif not runs:
         print_line("no run lives")
-    elif status:
+    else:
         show_columns([HEADS, *(_row(run_status, status) for run_status in runs)])
     return 0
 
@@ -39,10 +38,8 @@ def run(journal: str | None, as_json: bool, environment: Mapping[str, str]) -> i
 def stop(name: str, journal: str | None, environment: Mapping[str, str]) -> int:
     """Ask a run to end, also one that Ctrl-Z stopped, and wait for its end; where another omac stop waits for it, wait
     with that. Raises Refusal."""
-    status = _status(journal, environment)
-    matches = [
-        run_status for run_status in (status.runs if status else ()) if name in (run_status.run, str(run_status.pid))
-    ]
+    runs = _status(journal, environment).runs
+    matches = [run_status for run_status in runs if name in (run_status.run, str(run_status.pid))]
     if not matches:
         raise Refusal("misuse", f"no run that lives is called {name!r}", fix=["omac ps"])
     run_status = matches[0]
@@ -78,11 +75,8 @@ def _await_end(run_status: RunStatus) -> int:
     return 0
 
 
-def _status(journal: str | None, environment: Mapping[str, str]) -> Status | None:
-    """Return the status of what lives, by the journal named or in use; None where none is named and none exists yet.
-    Raises Refusal."""
-    if journal is None and not os.path.lexists(StateDir.of(environment).journal_in_use(environment)):
-        return None
+def _status(journal: str | None, environment: Mapping[str, str]) -> Status:
+    """Return the status of what lives, by the journal named or in use. Raises Refusal."""
     return lives_now(environment) if journal is None else status_now(journal, environment)[0]
 
 

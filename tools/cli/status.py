@@ -14,6 +14,7 @@ import msgspec
 from omac.domain.kernel.refusal import Refusal
 from omac.projections.living import Gone, living
 from omac.projections.status import Status, status_of
+from omac.projections.system import System
 from omac.tools.cli.control import ask_run
 from omac.tools.compose.state import StateDir, is_living, is_living_launch, is_living_run, server_socket
 from omac.tools.terminal.invocation import current, print_json
@@ -72,8 +73,10 @@ def status_now(journal_path: str | None, environment: Mapping[str, str]) -> tupl
 
 
 def lives_now(environment: Mapping[str, str]) -> Status:
-    """Return what lives, from the journal where a server does not answer, which is reported: Ctrl-Z stopped it, maybe.
-    Raises Refusal."""
+    """Return what lives, nothing where there is no journal yet; from the journal where a server does not answer, which
+    is reported: Ctrl-Z stopped it, maybe. Raises Refusal."""
+    if not os.path.lexists(StateDir.of(environment).journal_in_use(environment)):
+        return status_of(System())
     try:
         return status_now(None, environment)[0]
     except Refusal as refusal:

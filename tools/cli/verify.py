@@ -132,13 +132,12 @@ def _show(path: str, verified: Verified, chain: Chain, roots: Sequence[KeptRoot]
         are_signed = counted(chain.unknown, "checkpoint is signed", "checkpoints are signed")
         print_line(f"  {are_signed} by a key that is not known here: name it with --key")
     for position in chain.breaks:
+        replaced = f"  at position {position} a new key replaced a lost one"
         if position > kept:
-            replaced = f"  at position {position} a new key replaced a lost one"
             print_folded(f"{replaced}, and nothing that one signed leads to it;", 4)
             print_line("    only a checkpoint from after it, kept elsewhere, gets across:")
             print_line("    omac audit verify --checkpoint FILE")
         else:
-            replaced = f"  at position {position} a new key replaced a lost one"
             print_folded(f"{replaced}; a checkpoint that you kept counts it", 4)
     if verified.late:
         print_folded(f"  positions 1 to {verified.late} got their proofs later than they were recorded", 4)

@@ -290,9 +290,8 @@ class Signer:
         """The name and id of the key that signed last in this journal; "" where none did, or no one can tell."""
         if not os.path.lexists(self.path):
             return ""
-        below = None
         with closing(Reader(self.path, lenient=True)) as reader:
-            while row := reader.last_version(self._stream, below):
+            for row in reader.newest_first(self._stream):
                 try:
                     event = recorded(self.path, Codec(), row).event
                 except Refusal:
@@ -303,7 +302,7 @@ class Signer:
                     case KeyRotated(_, new) | KeyLost(_, new):
                         return key_id(new)
                     case CheckpointDelayed() | KeyMoveRequested() | KeyMoved() | PositionEmptied():
-                        below = row.originator_version
+                        continue
                     case _:
                         return ""
         return ""

@@ -90,11 +90,9 @@ def _proof(signer: Signer | None) -> tuple[str, Sequence[str]]:
 def last_note(path: str, host: HostId) -> str:
     """Return the note of the last checkpoint that a host recorded in the journal at `path`; "" where there is none.
     Raises Refusal."""
-
-    stream, below = ids.checkpoint_stream(host), None
     with closing(Reader(path)) as reader:
-        while row := reader.last_version(stream, below):
-            event, below = recorded(path, Codec(), row).event, row.originator_version
+        for row in reader.newest_first(ids.checkpoint_stream(host)):
+            event = recorded(path, Codec(), row).event
             if isinstance(event, signing.CheckpointSigned):
                 return event.note
     return ""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below, folder_of
 
 
 @pytest.mark.parametrize(
@@ -16,3 +16,8 @@ from omac.domain.kernel.paths import below
 def test_below(path: str, folder: str, lies: bool) -> None:
     assert below(path, folder) is lies
     assert below(path.encode(), folder.encode()) is lies
+
+
+@pytest.mark.parametrize(("path", "folder"), [("/a/b/c", "/a/b"), ("/a", "/"), ("/", "/")])
+def test_folder_of(path: str, folder: str) -> None:
+    assert folder_of(path) == folder
