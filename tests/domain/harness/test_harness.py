@@ -106,6 +106,7 @@ def test_what_a_person_turned_off_stays_off(name: str, variable: str) -> None:
         ("copilot", ".copilot/mcp-config.json"),
         ("copilot", ".copilot/installed-plugins/"),
         ("pi", ".pi/agent/extensions/"),
+        ("pi", ".pi/agent/mcp.json"),
     ],
 )
 def test_what_runs_code_at_the_next_start_is_pinned(name: str, path: str) -> None:
