@@ -7,7 +7,7 @@
 // * Shells inherit this process's variables: it has those of the session, and none by which omac's bridge is reached.
 // * A tool that would write outside the worktree is denied by the same guard that the hooks of other agents call.
 
-import type { ExtensionAPI } from "@mariozechner/pi-coding-agent"
+import type { ExtensionAPI } from "@earendil-works/pi-coding-agent"
 import { spawnSync } from "node:child_process"
 import { existsSync, readFileSync } from "node:fs"
 import { request } from "node:http"

@@ -298,5 +298,11 @@ def _kept(path: str, access: str, reason: str, home: str, known: Sequence[Entry]
     if not below(folder, resolve_symlinks(home)[1]) and not _access_around(folder, known):
         return []  # nothing is made outside the home, but in what was moved out of it
     made = "folder" if path.endswith("/") else "file"
-    content = b"{}\n" if real.endswith(".json") else b""
-    return [*entries, Entry(real, access, reason, made=made, content=content)]
+    return [*entries, Entry(real, access, reason, made=made, content=_nothing(os.path.basename(real)))]
+
+
+def _nothing(name: str) -> bytes:
+    """Return the content of a file that is made: valid, and it says nothing. Copilot demands a list of servers."""
+    if not name.endswith(".json"):
+        return b""
+    return b'{"mcpServers": {}}\n' if name.startswith("mcp") else b"{}\n"

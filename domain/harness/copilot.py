@@ -12,9 +12,9 @@ HARNESS = Harness(
     install="npm install -g @github/copilot",
     folders=(".copilot/",),
     pinned=(
-        ".copilot/agents/", ".copilot/copilot-instructions.md", ".copilot/hooks/", ".copilot/installed-plugins/",
-        ".copilot/instructions/", ".copilot/lsp-config.json", ".copilot/mcp-config.json", ".copilot/pkg/",
-        ".copilot/skills/",
+        ".copilot/agents/", ".copilot/copilot-instructions.md", ".copilot/extensions/", ".copilot/hooks/",
+        ".copilot/installed-plugins/", ".copilot/instructions/", ".copilot/lsp-config.json", ".copilot/mcp-config.json",
+        ".copilot/pkg/", ".copilot/settings.json", ".copilot/skills/",
     ),
     settings=(".copilot/config.json", ".copilot/lsp-config.json", ".copilot/mcp-config.json", ".copilot/settings.json"),
     autorun_files=(
@@ -23,9 +23,12 @@ HARNESS = Harness(
         ".github/skills/", "AGENTS.md",
     ),
     home_variable="COPILOT_HOME",
-    credentials=("COPILOT_GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY", "GH_TOKEN", "GITHUB_TOKEN"),
+    credentials=(
+        "COPILOT_GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BEARER_TOKEN", "GH_TOKEN", "GITHUB_TOKEN",
+    ),
     variables=(
-        "COPILOT_CUSTOM_INSTRUCTIONS_DIRS", "COPILOT_MODEL", "COPILOT_PROVIDER_BASE_URL", "COPILOT_PROVIDER_TYPE",
-        "COPILOT_PROVIDER_WIRE_API",
+        "COPILOT_AUTO_UPDATE", "COPILOT_CUSTOM_INSTRUCTIONS_DIRS", "COPILOT_GH_HOST", "COPILOT_MODEL",
+        "COPILOT_OFFLINE", "COPILOT_PROVIDER_BASE_URL", "COPILOT_PROVIDER_MODEL_ID", "COPILOT_PROVIDER_TRANSPORT",
+        "COPILOT_PROVIDER_TYPE", "COPILOT_PROVIDER_WIRE_API", "COPILOT_PROVIDER_WIRE_MODEL", "GH_HOST",
     ),
 )  # fmt: skip

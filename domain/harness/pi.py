@@ -8,15 +8,18 @@ HARNESS = Harness(
     "pi",
     base="pi",
     serve=("pi",),
-    install="npm install -g @mariozechner/pi-coding-agent",
+    install="npm install -g @earendil-works/pi-coding-agent",
     folders=(".pi/agent/",),
     pinned=(
-        ".pi/agent/AGENTS.md", ".pi/agent/APPEND_SYSTEM.md", ".pi/agent/SYSTEM.md", ".pi/agent/bin/",
-        ".pi/agent/extensions/", ".pi/agent/git/", ".pi/agent/hooks/", ".pi/agent/models.json", ".pi/agent/npm/",
+        ".pi/agent/AGENTS.MD/", ".pi/agent/AGENTS.md/", ".pi/agent/AGENTS.override.md/", ".pi/agent/CLAUDE.MD/",
+        ".pi/agent/CLAUDE.md/",  # the first file among these counts: missing ones are made as folders
+        ".pi/agent/APPEND_SYSTEM.md", ".pi/agent/SYSTEM.md", ".pi/agent/bin/", ".pi/agent/extensions/",
+        ".pi/agent/git/", ".pi/agent/hooks/", ".pi/agent/mcp.json", ".pi/agent/models.json", ".pi/agent/npm/",
         ".pi/agent/prompts/", ".pi/agent/settings.json", ".pi/agent/skills/", ".pi/agent/tools/",
     ),
-    settings=(".pi/agent/models.json", ".pi/agent/settings.json"),
-    autorun_files=(".pi/", "AGENTS.md"),
+    apart=(".pi/agent/tmp/",),  # packages of one session
+    settings=(".pi/agent/mcp.json", ".pi/agent/models.json", ".pi/agent/settings.json"),
+    autorun_files=(".pi/", "AGENTS.MD", "AGENTS.md", "AGENTS.override.md", "CLAUDE.MD", "CLAUDE.md"),
     home_variable="PI_CODING_AGENT_DIR",
     credentials=(
         "ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "GEMINI_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY",

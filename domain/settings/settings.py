@@ -19,6 +19,7 @@ from omac.domain.skills.values import shown
 NAME_CHARS_MAX = 40
 # A server over TLS, or one of this machine: what is sent there would go over a network in the clear.
 _SERVER = re.compile(r"(https://[A-Za-z0-9.-]{1,253}|http://(127\.0\.0\.1|localhost|\[::1\]))(:[1-9][0-9]{0,4})?")
+LATER = ("confine",)  # words that omac knows and refuses: sidecars cannot be confined yet
 WARNINGS_MAX = 8  # of one file: whoever wrote it shall not fill the terminal
 
 
@@ -42,6 +43,11 @@ class Setting(msgspec.Struct, frozen=True):
     def variable(self) -> str:
         """The environment variable that states it."""
         return f"OMAC_{self.name.upper().replace('.', '_')}"
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The words that a person can choose now."""
+        return tuple(word for word in self.words if word not in LATER)
 
     @property
     def table_and_key(self) -> tuple[str, str]:
@@ -299,12 +305,12 @@ def _setting_of_variable(variable: str) -> None:
 def _words(setting: Setting) -> str:
     if setting.numbers is not None:
         return str(setting.numbers)
-    if not setting.words:
+    if not setting.offered:
         return "absolute paths, separated by colons"
     if setting.or_path:
         server = ", the https address of a server" if setting.or_server else ""
-        return f"{', '.join(setting.words)}{server} or an absolute path"
-    return " or ".join((", ".join(setting.words[:-1]), setting.words[-1]))
+        return f"{', '.join(setting.offered)}{server} or an absolute path"
+    return " or ".join((", ".join(setting.offered[:-1]), setting.offered[-1]))
 
 
 def _did_you_mean(name: str, known: Collection[str]) -> str:

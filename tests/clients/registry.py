@@ -19,5 +19,5 @@ class Client(NamedTuple):
 OPENCODE = Client("opencode", "opencode-ai", "1.18.33")
 CLAUDE = Client("claude", "@anthropic-ai/claude-code", "2.1.332")
 CODEX = Client("codex", "@openai/codex", "0.171.0")
-PI = Client("pi", "@mariozechner/pi-coding-agent", "0.73.1")
+PI = Client("pi", "@earendil-works/pi-coding-agent", "0.74.2")
 CLIENTS = (OPENCODE, CLAUDE, CODEX, PI)

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from clients import day, kills, waiting
+from clients import day, kills, seen, waiting
 from clients.agents import pi, pi_words
+from clients.model.steps import prompt
 from clients.world import world_or_skip
 
 pytestmark = pytest.mark.full
@@ -34,3 +35,13 @@ def test_a_sudden_end_leaves_no_process_and_a_true_journal(victim: str) -> None:
 def test_a_secret_given_meanwhile_is_used_by_the_next_command() -> None:
     with world_or_skip(pi) as world:
         waiting.check_secret_given_meanwhile(world, pi_words)
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md"])
+def test_the_persons_instructions_reach_the_model(name: str) -> None:
+    """No file that omac keeps an agent from making hides the one that the person has."""
+    with world_or_skip(pi) as world:
+        (world.home / ".pi" / "agent" / name).write_text("Speak softly.")
+        done = world.start(pi_words(prompt({"text": "Done."})), world.one)
+        assert done.status == 0, done
+        assert "Speak softly." in seen.context(world.requests())

@@ -630,7 +630,7 @@ NONSENSE = [
     (["start", "/tmp"], 2, "/tmp is a folder, not a harness\n  try: omac start claude --workdir /tmp\n"),
     (["sandbox", "run", "--harness", "cloud", "--", "true"], 2, "try: omac sandbox run --harness claude -- make\n"),
     (["list", "--harness", "cloud"], 2, "try: omac list --harness claude\n"),
-    (["serve", "--no-inner", "--unapproved", "maybe"], 2, "--unapproved takes refuse, confine or allow"),
+    (["serve", "--no-inner", "--unapproved", "maybe"], 2, "--unapproved takes refuse or allow"),
     (["serve", "opencode", "--no-inner", "--", "--port", "1"], 2, "launches no agent"),
     (["serve", "--no-inner", "--no-sandbox"], 2, "--no-sandbox has no effect"),
     (["serve", "--no-inner", "--allow", "/x"], 2, "--allow has no effect"),

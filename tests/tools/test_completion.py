@@ -83,7 +83,7 @@ def answers(house: Omac, project: Path, *words: str, shell: str = "bash") -> lis
         (("key", "move", "--to", ""), ["vault", "keychain", "file"]),
         (("serve", "--audit", ""), ["strict", "buffered"]),
         (("help", "secrets", "se"), ["set"]),
-        (("settings", "set", "serve.unapproved", ""), ["refuse", "confine", "allow"]),
+        (("settings", "set", "serve.unapproved", ""), ["refuse", "allow"]),
         (("completion", ""), ["bash", "zsh", "fish"]),
         (("nosuch", ""), None),
     ],

@@ -206,8 +206,8 @@ def test_what_was_done_is_said(environment: Environment, capsys: pytest.CaptureF
     [
         ("serve.unaproved", "allow", "did you mean serve.unapproved?"),
         ("serve.unaproved", None, "did you mean serve.unapproved?"),
-        ("serve.unapproved", "alow", "takes refuse, confine or allow, not 'alow'"),
-        ("serve.unapproved", "", "takes refuse, confine or allow"),
+        ("serve.unapproved", "alow", "takes refuse or allow, not 'alow'"),
+        ("serve.unapproved", "", "takes refuse or allow"),
     ],
 )
 def test_slips_change_nothing(environment: Environment, name: str, value: str | None, told: str) -> None:

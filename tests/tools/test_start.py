@@ -141,7 +141,7 @@ def test_an_agent_by_name_or_a_command(omac: Omac, agent: Path) -> None:
         (
             ["--unapproved", "maybe", "--", "true"],
             2,
-            ["--unapproved takes refuse, confine or allow", "try: omac start --no-sandbox --unapproved refuse -- true"],
+            ["--unapproved takes refuse or allow", "try: omac start --no-sandbox --unapproved refuse -- true"],
         ),
         (["claude", "bash"], 2, ["unexpected extra argument"]),
     ],
@@ -230,7 +230,7 @@ def test_a_slip_in_a_projects_settings(omac: Omac, sandbox: tuple[str, ...]) -> 
     expected = [
         f"{file}, line {line}: {name} takes {words}, not 'maybe'; ignored"
         for line, name, words in (
-            (2, "serve.unapproved", "refuse, confine or allow"),
+            (2, "serve.unapproved", "refuse or allow"),
             (4, "git.hooks", "deny or read"),
         )
     ]

@@ -204,7 +204,7 @@ def _setting_words(line: Line, environment: Mapping[str, str]) -> Iterator[Offer
     from omac.domain.settings.settings import SETTINGS
 
     known = SETTINGS.get(line.arguments[0]) if line.arguments else None
-    yield from map(Offer, known.words if known else ())
+    yield from map(Offer, known.offered if known else ())
 
 
 def _counted(line: Line, environment: Mapping[str, str]) -> Iterator[Offer]:
@@ -241,7 +241,7 @@ VALUES: Mapping[str, Callable[[Line, Mapping[str, str]], Iterator[Offer]]] = {  
     "value": _setting_words,
     "network": _words("host", "none"),
     "backend": _words("auto", "bubblewrap", "landlock"),
-    "unapproved": _words("refuse", "confine", "allow"),
+    "unapproved": _words("refuse", "allow"),
     "audit": _words("strict", "buffered"),
     "actor": _words("person", "bridge", "agent", "omac"),
     "after": _words("start"),

@@ -19,7 +19,7 @@ WORDS = "omac.words"  # in the context: what stands after --, None where nothing
 
 Agent = Annotated[str | None, typer.Argument(metavar="HARNESS", help=f"{listed(NAMES, 'or')}.")]
 NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Launch without a sandbox, with all your rights.")]
-Unapproved = Annotated[str | None, typer.Option(metavar="HOW", help="Unapproved skills: refuse, confine or allow.")]
+Unapproved = Annotated[str | None, typer.Option(metavar="HOW", help="Unapproved skills: refuse or allow.")]
 BridgeCompat = Annotated[
     bool, typer.Option("--bridge-compat", help="Serve bridges written for the Go omac, without a token; this run only.")
 ]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.domain.settings.settings import SETTINGS, Resolved, Setting, check_word, resolve, setting_named
+from omac.domain.settings.settings import LATER, SETTINGS, Resolved, Setting, check_word, resolve, setting_named
 from omac.tools.cli.scope_options import Where, directory_of
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import print_folded, print_line, report
@@ -28,13 +28,10 @@ def show(as_json: bool, show_origin: bool, workdir: str | None, environment: Map
     return 0
 
 
-UNAVAILABLE = ("confine",)
-
-
 def set_(name: str, value: str, journal: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Have the user's file say `value`, and record it. Raises Refusal."""
     setting = setting_named(name)
-    if check_word(setting, value) in UNAVAILABLE:
+    if check_word(setting, value) in LATER:
         message = f"{setting.name} cannot be {value} yet: this omac cannot confine sidecars"
         raise Refusal("sandbox-unavailable", message, fix=[f"omac settings set {setting.name} {setting.default}"])
     return _change(setting, value, journal, environment, clock)

@@ -113,6 +113,14 @@ def test_a_harness_that_wrote_nothing_leaves_nothing(world: Box) -> None:
     assert sorted(set(os.listdir(world.home)) - {".cache"}) == ["project"]
 
 
+@pytest.mark.parametrize(("name", "file"), [("copilot", ".copilot/mcp-config.json"), ("pi", ".pi/agent/mcp.json")])
+def test_a_list_of_servers_that_a_harness_lacks_is_empty(name: str, file: str) -> None:
+    """A file of tool servers that is made for a session is one that the agent takes without a complaint."""
+    with box(NOBODY) as world:
+        done = world.run("sh", "-c", f"cat ~/{file}", options=("--harness", name))
+    assert json.loads(done.out) == {"mcpServers": {}}
+
+
 @pytest.mark.parametrize("harness", HARNESSES, ids=lambda harness: harness.name)
 def test_what_runs_code_later_cannot_be_planted(harness: Harness) -> None:
     """A session can neither change nor create a file that runs code later, nor move it away with its folder."""

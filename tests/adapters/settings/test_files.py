@@ -100,7 +100,7 @@ def test_it_is_read(environment: Environment, mine: Path) -> None:
         ("x=" + "[" * 5_000, "is nested too deep"),
         ("x=" + "9" * 5_000, "is not valid TOML"),
         ("#" * (BYTES_MAX + 1), "is larger than 64 KiB"),
-        ('[serve]\nunapproved = "no"\n', ", line 2: serve.unapproved takes refuse, confine or allow, not 'no'"),
+        ('[serve]\nunapproved = "no"\n', ", line 2: serve.unapproved takes refuse or allow, not 'no'"),
         ('# a\n\n[server]\nunapproved = "no"\n', ", line 3: unknown table server; did you mean serve?"),
         ('serve."unapproved" = "no"\n', ", line 1: serve.unapproved takes"),
         ('[git]\nrefs = "all"\n [ "serve" ] # x\nunknown = [\n]\n', ", line 4: unknown setting serve.unknown"),

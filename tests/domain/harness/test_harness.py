@@ -78,6 +78,7 @@ def test_a_hook_is_called_for_the_tools_that_the_guard_reads(harness: Harness) -
         ("claude", "DISABLE_UPDATES"),
         ("claude", "CLAUDE_CODE_DISABLE_CRON"),
         ("codex", "CODEX_ACCESS_TOKEN"),
+        ("copilot", "COPILOT_OFFLINE"),
         ("opencode", "OPENCODE_DISABLE_PROJECT_CONFIG"),
         ("opencode", "OPENCODE_PERMISSION"),
     ],
@@ -104,8 +105,11 @@ def test_what_a_person_turned_off_stays_off(name: str, variable: str) -> None:
         ("codex", ".codex/.tmp/marketplaces/"),
         ("opencode", ".config/opencode/"),
         ("copilot", ".copilot/mcp-config.json"),
+        ("copilot", ".copilot/extensions/"),
         ("copilot", ".copilot/installed-plugins/"),
+        ("copilot", ".copilot/settings.json"),
         ("pi", ".pi/agent/extensions/"),
+        ("pi", ".pi/agent/mcp.json"),
     ],
 )
 def test_what_runs_code_at_the_next_start_is_pinned(name: str, path: str) -> None:

@@ -146,7 +146,7 @@ def test_the_source_of_a_setting_is_reported(words: dict[str, str], resolved: Re
 @pytest.mark.parametrize(
     ("flags", "environment", "expected"),
     [
-        ({"serve.unapproved": "no"}, {}, "--unapproved takes refuse, confine or allow, not 'no'"),
+        ({"serve.unapproved": "no"}, {}, "--unapproved takes refuse or allow, not 'no'"),
         ({"serve.unapproved": ""}, {}, "not ''"),
         ({"serve.unaproved": "allow"}, {}, "unknown setting serve.unaproved; did you mean serve.unapproved?"),
         (
@@ -187,8 +187,8 @@ def test_naming_one() -> None:
 # ---- files ----
 
 SLIPS: list[tuple[dict[str, Any], str]] = [
-    ({"serve": {"unapproved": "no"}}, "serve.unapproved takes refuse, confine or allow, not 'no'"),
-    ({"serve": {"unapproved": 1}}, "serve.unapproved takes refuse, confine or allow, not a value of type int"),
+    ({"serve": {"unapproved": "no"}}, "serve.unapproved takes refuse or allow, not 'no'"),
+    ({"serve": {"unapproved": 1}}, "serve.unapproved takes refuse or allow, not a value of type int"),
     ({"serve": {"unapproved": True}}, "not 'true'"),
     ({"serve": {"auto_register": ["true"]}}, "serve.auto_register takes false or true, not a value of type list"),
     ({"serve": {"unaproved": "allow"}}, "unknown setting serve.unaproved; did you mean serve.unapproved?"),
