@@ -12,6 +12,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from omac.journal.folders import make_private
+
 FORM = "6"
 BUSY_S = 0.2  # another process that indexes is not waited for
 BROKEN = (sqlite3.Error, OSError)
@@ -156,7 +158,7 @@ def delete_index(path: str) -> None:
 
 
 def _opened(path: str) -> sqlite3.Connection:
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    make_private(os.path.dirname(path))
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_S)

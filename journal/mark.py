@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.state_paths import EXPOSED, LINK, MARKS
+from omac.journal.folders import make_private
 
 BYTES_MAX = 256
 RESTORING = ".restoring"  # behind a journal's path: the copy that a restore makes to replace it
@@ -47,7 +48,7 @@ class Mark(NamedTuple):
         """Write it in one step. A mark that cannot be written is left as it is: an older one is only less strict."""
         draft = f"{self.file}.{os.getpid()}"
         with contextlib.suppress(OSError):
-            os.makedirs(os.path.dirname(self.file), mode=0o700, exist_ok=True)
+            make_private(os.path.dirname(self.file))
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(draft, flags, 0o600)
             try:

@@ -1,10 +1,10 @@
 """Writing a segment: its file, compared with the journal event by event before it counts for anything."""
 
-import os
 from contextlib import closing
 
 from omac.journal.checkpoint import Checkpoint
 from omac.journal.file import damaged, disk_refusal, reading, segment_refusal, unproven
+from omac.journal.folders import make_private
 from omac.journal.segment import (
     PrunedContent,
     Segment,
@@ -67,6 +67,6 @@ def written_pruned(path: str, segment: Segment, left: PrunedContent) -> Segment:
 def make_folder(folder: str) -> None:
     """Make the folder of segments, 0700. Raises Refusal."""
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_private(folder)
     except OSError as error:
         raise disk_refusal(error, folder) from error

@@ -18,6 +18,7 @@ from hashlib import sha256
 
 import msgspec
 
+from omac.journal.folders import make_private
 from omac.journal.reader import Reader
 
 APART = 50_000
@@ -75,7 +76,7 @@ class SnapshotStore:
         head = b"".join((self._binding(position), sha256(snapshot).digest()))
         draft = self.path(position) + f".{os.getpid()}"
         with contextlib.suppress(OSError):
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            make_private(self._folder)
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
                 with open(os.open(draft, flags, 0o600), "wb") as file:

@@ -19,6 +19,7 @@ from omac.journal.file import (
     require_known,
     require_regular,
 )
+from omac.journal.folders import make_private
 from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import Mark
 
@@ -116,7 +117,7 @@ def _create_file(path: str) -> None:
     process holds on it, and the next process to close the database would delete the write-ahead log under us.
     """
     try:
-        _create_folders(os.path.dirname(path))
+        make_private(os.path.dirname(path))
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         mode = os.lstat(path).st_mode
@@ -138,14 +139,6 @@ def _not_writable(path: str, why: str, number: int | None) -> Refusal:
 
 
 _NOT_WRITABLE = (errno.EPERM, errno.EACCES, errno.EROFS)
-
-
-def _create_folders(path: str) -> None:
-    """Make each missing folder 0700; makedirs would leave the outer ones to the umask."""
-    if path and not os.path.isdir(path):
-        _create_folders(os.path.dirname(path))
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path, 0o700)
 
 
 def _inspect(path: str, mark: Mark | None, lenient: bool) -> None:

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple
 
 from omac.adapters.files import atomic, bounded
+from omac.adapters.files.nearest import make_private
 from omac.adapters.files.signing_keys import turn_at
 from omac.domain.kernel.ids import WorkdirId
 from omac.domain.kernel.refusal import Refusal, quoted
@@ -67,7 +68,7 @@ class SubjectKeyFiles:
         if keys := self.own(subject):
             return keys
         with self._usable():
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            make_private(self.folder)
             with suppress(FileExistsError):  # another process was first
                 atomic.publish(self._path(subject), _text((os.urandom(KEY_BYTES),)), prefix=DRAFT)
             atomic.sync_folder(os.path.dirname(self.folder))
@@ -117,7 +118,7 @@ class SubjectKeyFiles:
                 raise Refusal("state-unusable", message, fix=[f"less {quoted(self._path(subject))}"])
         for subject, merged in changed.items():
             with self._usable():
-                os.makedirs(self.folder, mode=0o700, exist_ok=True)
+                make_private(self.folder)
                 atomic.replace(self._path(subject), _text(merged), prefix=DRAFT)
             self._held.pop(subject, None)
 

@@ -6,6 +6,8 @@ import stat
 
 from msgspec.json import encode
 
+from omac.adapters.files.nearest import make_private
+
 ROTATE_BYTES = 8 * 1024 * 1024
 _LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
@@ -18,7 +20,7 @@ def open_log(directory: str, label: str) -> int:
     """
     if not _LABEL.fullmatch(label):
         raise ValueError(f"{label!r} cannot name a log file")
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    make_private(directory)
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         os.fchmod(folder, 0o700)

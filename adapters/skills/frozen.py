@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from omac.adapters.files import atomic, lock
+from omac.adapters.files.nearest import make_private
 from omac.adapters.skills.links import Uncopyable
 from omac.adapters.skills.reading import SinkFailed, read_tree
 from omac.adapters.skills.relocation import Relocation
@@ -137,7 +138,7 @@ class DiskFrozenSkills:
 
     def _prepare(self) -> None:
         """Make the folder. Raises Refusal (state-unusable) for one that others could change."""
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        make_private(self._folder)
         status = os.lstat(self._folder)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             message = f"the folder of approved copies {self._folder} is writable by other users"

@@ -464,6 +464,26 @@ def test_a_server_lives_without_its_run_folder(omac: Omac, shop: Path) -> None:
 
 
 @pytest.mark.full
+def test_a_state_directory_that_was_removed_is_made_again_for_nobody_else(omac: Omac, shop: Path) -> None:
+    """A run whose state directory was removed makes it again as it was, whatever the umask: a call that comes before
+    the run has noticed does so, too."""
+    before = os.umask(0)
+    try:
+        server = omac.serve()
+    finally:
+        os.umask(before)
+    base = server.skill(shop)["base"]
+    server.process.send_signal(signal.SIGSTOP)  # so that it does not notice before the call
+    shutil.rmtree(omac.state)
+    call = subprocess.Popen(["curl", "-sS", f"{base}/echo"], stdout=subprocess.DEVNULL)
+    server.process.send_signal(signal.SIGCONT)
+    assert call.wait(20) == 0
+    eventually((omac.state / "run").exists, 10.0, "the folder of the run")
+    made = [omac.state, *(path for path in omac.state.rglob("*") if path.is_dir())]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700}
+
+
+@pytest.mark.full
 def test_a_run_folder_that_was_removed_is_made_again(omac: Omac, shop: Path) -> None:
     """A server and a start each make their removed folder again: commands find both, and a sidecar that ends is
     restarted."""
