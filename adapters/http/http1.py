@@ -187,7 +187,7 @@ def split_target(target: str, *, flat: bool = False) -> tuple[str, str, str, str
     if mount == SHARED:
         shared, _, rest = rest.partition("/")
         mount = f"{mount}/{shared}" if shared else ""
-    if not path.startswith("/") or not (token or flat) or not mount:
+    if not mount:
         raise Refusal("unknown-mount", "no skill is mounted here: a skill answers below /<token>/<mount>/")
     if "%" in token or "%" in mount:
         raise bad_request("the token or the mount is percent-encoded")

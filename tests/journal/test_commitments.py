@@ -1,6 +1,8 @@
 """Commitments: a field is read as it was recorded, or as "(erased)" where its key is gone, and never otherwise."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -202,3 +204,20 @@ def test_every_personal_field_exists() -> None:
         fields = {field.name: field.type for field in msgspec.structs.fields(cls)}
         assert personal.directory in fields.keys() - set(personal.names)
         assert all(fields[name] in (str, str | None, tuple[str, ...]) for name in personal.names)
+
+
+FORKED = """
+import os
+from omac.journal.commitments import _random
+_random()  # others are drawn with it
+read, write = os.pipe()
+if os.fork() == 0:
+    os.write(write, _random())
+    os._exit(0)
+assert os.read(read, 1_000) != _random()
+"""
+
+
+def test_a_child_draws_its_own_nonces() -> None:
+    """Two processes, one of which comes from the other, never encrypt with the same nonce."""
+    subprocess.run([sys.executable, "-c", FORKED], check=True)

@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -27,6 +28,7 @@ from omac.domain.kernel.refusal import Refusal
 Build = Callable[..., Awaitable[Any]]
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+LATE_ANSWERS = 12  # together more than the system holds for a Unix socket
 
 
 @pytest.fixture
@@ -127,6 +129,33 @@ async def test_a_skill_that_ends_a_resting_connection_at_the_next_request(
         assert (await client.rest()).startswith(b"HTTP/1.1 502")
         assert skill.requests == [b"GET /", b"POST /2"]
         assert (await house.gate.until("aborted"))[2::3] == (502, "upstream-error")
+
+
+async def test_a_skill_that_ends_a_new_connection_gets_the_request_once(build: Build, read_request: Any) -> None:
+    """A request that ends a connection on which it is the first has reached the skill: it is not sent again."""
+    heads: list[bytes] = []
+
+    async def end_at_once(stream: trio.SocketStream) -> None:
+        heads.append((await read_request(stream))[0])
+
+    house = await build(end_at_once)
+    client = await house.client()
+    await client.ask()
+    assert (await client.rest()).startswith(b"HTTP/1.1 502")
+    assert len(heads) == 1
+    assert (await house.gate.until("aborted"))[2::3] == (502, "upstream-error")
+
+
+async def test_a_client_that_reads_late_gets_whole_answers(build: Build, read_request: Any, tmp_path: Path) -> None:
+    """Answers that the system does not take at once reach the client byte for byte, in their order."""
+    body = os.urandom(ordinary.ANSWER_MAX)
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    house = await build(Skill(read_request, answer), path=str(tmp_path / "s"))
+    client = await house.client()
+    for _ in range(LATE_ANSWERS):
+        await client.ask()
+        await trio.sleep(0.005)
+    assert await client.exactly(len(answer) * LATE_ANSWERS) == answer * LATE_ANSWERS
 
 
 @pytest.mark.parametrize("surplus", [b"x", OK], ids=["a byte", "an answer"])

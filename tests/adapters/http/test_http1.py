@@ -445,6 +445,14 @@ def test_chunks_do_not_depend_on_how_they_arrive(data: bytes, cuts: list[int]) -
     assert whole == pieced
 
 
+def test_chunks_may_be_cut_anywhere() -> None:
+    """A valid body gives the same result wherever it is cut in two, also between a CR and its LF."""
+    data = b"5;x=y\r\nhello\r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\nGET /"
+    for cut in range(len(data)):
+        whole, pieced = both_ways(data, [data[:cut], data[cut:]])
+        assert pieced == whole == (b"hello0123456789", True, b"GET /")
+
+
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=6), st.binary(max_size=10))
 def test_chunks_give_back_the_body_and_nothing_behind_it(chunks: list[bytes], behind: bytes) -> None:
     """The body is whole, trailers are dropped, and the bytes behind it belong to the next message."""

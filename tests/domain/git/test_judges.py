@@ -120,6 +120,80 @@ class InProject(Nowhere):
         return path in ("/p", "/p/.git", "/p/x", "/p/x/.git/HEAD", "/p/bare.git", "/p/empty", *_BARE)
 
 
+class Merging(Nowhere):
+    """An admin folder of the worktree /p/w in the midst of a merge, with the entry `a` in its index."""
+
+    def holds(self, path: str) -> bool:
+        return path == "/p/w/.git"
+
+    def reaches(self, path: str, *, beside: str) -> bool:
+        return (path, beside) == ("../own/objects", "objects")
+
+    def is_named_by(self, path: str) -> bool:
+        return path == "/host/w/.git"
+
+    def is_common(self, path: str) -> bool:
+        return path == "../.."
+
+    def is_own_worktree(self, path: str) -> bool:
+        return path == "/p/w"
+
+    def has_entries(self, paths: frozenset[bytes]) -> bool:
+        return paths <= {b"a"}
+
+    def has(self, name: str) -> bool:
+        return name == "MERGE_HEAD"
+
+
+# By judge: contents that may stay, and contents that may not.
+FOLDERS = {
+    "alternates": ([b"", b"# x\n", b"../own/objects\n"], [b"/o/objects\n", b"../own\n", b'"../own/objects"\n']),
+    "autostash": ([_OID + b"\n"], [b"", b"x\n"]),
+    "commondir": ([b"../..\n"], [b"", b"/o\n", b"../..\n/o\n"]),
+    "config": ([b"[core]\n\tworktree = /p/w\n"], [b"[core]\n\tworktree = /o\n"]),
+    "conflicts": ([b"", _OID + b"\ta\0"], [_OID + b"\tb\0", _OID + b"\ta"]),
+    "empty": ([b""], [b"* filter=x\n"]),
+    "gitdir": ([b"/p/w/.git\n", b"/host/w/.git\n"], [b"\n", b"/o/.git\n", b"/p/w\n", b"/o\n/p/w/.git\n"]),
+    "own_common": ([b".\n"], [b"", b"/o\n"]),
+}
+
+
+@pytest.mark.parametrize("judge", FOLDERS)
+def test_files_that_lead_elsewhere(judge: str) -> None:
+    """A file that leads to a place may name one of the project, or of the repository itself, and no other."""
+    fine, wrong = FOLDERS[judge]
+    assert [content for content in fine if JUDGES[judge](content, b"", Merging())] == []
+    assert [content for content in wrong if not JUDGES[judge](content, b"", Merging())] == []
+
+
+WORKTREE = b"[core]\n\tworktree = /o\n"
+
+
+@pytest.mark.parametrize(
+    ("judge", "content"), [("alternates", b"/o/objects\n"), ("gitdir", b"/o/.git\n"), ("config", WORKTREE)]
+)
+def test_a_place_that_was_there_may_stay(judge: str, content: bytes) -> None:
+    """A place outside may stay if the host named it."""
+    assert JUDGES[judge](content, content, Merging()) == ""
+
+
+class PastLink(Merging):
+    """A folder from which each way leads past a new link."""
+
+    def leads_past_link(self, path: str) -> bool:
+        return True
+
+
+def test_a_worktree_behind_a_new_link_is_another() -> None:
+    assert JUDGES["config"](WORKTREE, WORKTREE, PastLink())
+
+
+def test_a_file_that_omac_pins_stays_as_it_was() -> None:
+    """A file that was not empty, and is now, was changed; an autostash without a merge would be applied later."""
+    assert JUDGES["empty"](b"", b"* -diff\n", Nowhere())
+    assert JUDGES["autostash"](_OID, b"", Nowhere())
+
+
 def cleaned(settings: str, before: str = "", folder: JudgedFolder | None = None) -> str:
     """Return the settings of a new configuration that stay; the judge accepts the result."""
     folder = folder or Nowhere()

@@ -17,9 +17,9 @@ def limited(**limits: Any) -> ResolvedRoute:
     return way(**limits)
 
 
-def way(skill: str = "echo", directory: str = "/w", **limits: Any) -> ResolvedRoute:
-    """Return a route to a skill with these limits."""
-    streams = (StreamId(f"directory/h/{directory}"),)
+def way(skill: str = "echo", directory: str = "/w", *, shared: bool = False, **limits: Any) -> ResolvedRoute:
+    """Return a route to a skill with these limits; `shared`: one that all directories share."""
+    streams = (StreamId(f"directory/h/{directory}"), *((StreamId("directory/h/global"),) if shared else ()))
     return ResolvedRoute(directory, skill, skill, None, 4711, 10, TokenDigest("t"), streams, CallLimits(**limits))
 
 
@@ -68,6 +68,14 @@ def test_calls_under_way() -> None:
     assert not refused(gauges, route)
 
 
+def test_a_shared_skill_has_one_limit() -> None:
+    """Calls of a skill that all directories share count together, wherever they come from."""
+    gauges = CallGauges(Clock())
+    gauges.reserve(way(directory="/w", shared=True, concurrent=1))
+    assert refused(gauges, way(directory="/v", shared=True, concurrent=1))
+    assert not refused(gauges, way(directory="/v", concurrent=1))
+
+
 @pytest.mark.parametrize("per_second", [1, 3, 50])
 def test_calls_by_second(per_second: int) -> None:
     """A skill takes a burst of its limit, then a call after each share of a second; a pause allows another burst."""
@@ -113,6 +121,8 @@ def test_calls_of_all_skills_under_way() -> None:
     gauges.release(gauges.reserve(way("d", concurrent=1)))
     gauges.begin(gauges.reserve(way("d", concurrent=1)), 4)
     assert refused(gauges, way("a"))
+    gauges.end(1)
+    assert refused(gauges, way("d", concurrent=1)), "its own limit holds, too"
     gauges.end(4)
     assert not refused(gauges, way("d", concurrent=1))
 

@@ -1,6 +1,6 @@
 """services/access/recorder.py: an access is durable before it is forwarded, and has one fate."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import Exit
 from omac.domain.skills.meta import FoundSkill
+from omac.projections.access.routes import ResolvedRoute
 from omac.projections.evidence.accesses import audit_rows
 from omac.services.access.port import Answer, Request
-from omac.services.access.recorder import PATH_MAX
+from omac.services.access.recorder import PATH_MAX, JournalAccessRecorder
 from omac.services.directories.requests import Caller
 from omac.services.kernel.refusals import SINGLES_MAX
 
@@ -25,6 +26,26 @@ MakeSkill = Callable[..., FoundSkill]
 Records = Callable[[str], list[Any]]
 
 GET = Request("GET", "/v1/things")
+
+
+async def admit_polled(gate: JournalAccessRecorder, route: ResolvedRoute) -> int:
+    """Admit a request as a connection without a task does, and return its access."""
+    sender, receiver = trio.open_memory_channel[int | Exception](1)
+    gate.admit_then(route, GET, sender.send_nowait)
+    with trio.fail_after(10):
+        answer = await receiver.receive()
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+async def admit_in_task(gate: JournalAccessRecorder, route: ResolvedRoute) -> int:
+    """Admit a request as a task does."""
+    return await gate.admit(route, GET)
+
+
+Admit = Callable[[JournalAccessRecorder, ResolvedRoute], Awaitable[int]]
+both_ways = pytest.mark.parametrize("admit", [admit_in_task, admit_polled])
 
 
 @pytest.fixture
@@ -78,8 +99,11 @@ async def test_both_fates_are_recorded(serving: Serving, online: Any) -> None:
         assert [(row.session, row.outcome) for row in rows] == [("s1", "completed"), ("s1", "aborted")]
 
 
+@both_ways
 @pytest.mark.parametrize("change", ["restart", "deactivation", "stop"])
-async def test_a_way_lost_while_recording_is_not_taken(serving: Serving, online: Any, change: str) -> None:
+async def test_a_way_lost_while_recording_is_not_taken(
+    serving: Serving, online: Any, change: str, admit: Admit
+) -> None:
     """A change while the request is made durable counts: the access is aborted and refused, not forwarded."""
     async with serving() as omac:
         target = omac.gate.resolve(await online(omac), "echo")
@@ -92,13 +116,41 @@ async def test_a_way_lost_while_recording_is_not_taken(serving: Serving, online:
                 omac.gate.stop()
             await omac.deactivate()
         with pytest.raises(Refusal) as caught:
-            await omac.gate.admit(target, GET)
+            await admit(omac.gate, target)
         reason = {"restart": "sidecar-down", "deactivation": "unknown-mount", "stop": "stopping"}[change]
         assert caught.value.reason == reason
         await omac.caught_up()
         (row,) = [row for row in audit_rows(omac.journal.records()) if row.kind == "access"]
         assert (row.outcome, row.reason, row.status) == ("aborted", reason, caught.value.status)
         assert omac.status().accesses["open"] == 0
+
+
+@both_ways
+async def test_a_way_that_stays_while_recording_is_taken(serving: Serving, online: Any, admit: Admit) -> None:
+    """A change of something else while the request is made durable does not refuse it."""
+    async with serving() as omac:
+        target = omac.gate.resolve(await online(omac), "echo")
+        await omac.activate("/w/blog")
+        access = await admit(omac.gate, target)
+        assert list(omac.engine.system.accesses.open) == [access]
+
+
+@both_ways
+async def test_a_request_that_cannot_be_recorded_is_counted(
+    serving: Serving, online: Any, records: Records, admit: Admit
+) -> None:
+    """The caller gets the journal's refusal, and the count of such requests is recorded as soon as it can be."""
+    async with serving() as omac:
+        target = omac.gate.resolve(await online(omac), "echo")
+        omac.journal_fails(1, "access.requested")
+        with pytest.raises(Refusal) as caught:
+            await admit(omac.gate, target)
+        assert caught.value.reason == "journal-unavailable"
+        await omac.refusals.flush()
+        (event,) = [r.event for r in records(omac.path) if isinstance(r.event, AccessRequested | AccessRefused)]
+        assert event == AccessRefused(
+            "/w/shop", "echo", "echo", None, "GET", "/v1/things", 503, "journal-unavailable", 1
+        )
 
 
 async def test_a_cancelled_admission_has_a_known_outcome(serving: Serving, online: Any) -> None:
@@ -183,12 +235,13 @@ async def test_no_token_ever_reaches_the_journal(serving: Serving, online: Any) 
             assert minted.encode() not in content
 
 
-async def test_after_the_end_nothing_is_admitted(serving: Serving, online: Any) -> None:
+@both_ways
+async def test_after_the_end_nothing_is_admitted(serving: Serving, online: Any, admit: Admit) -> None:
     """A server that stops refuses in time, instead of letting its callers wait."""
     async with serving() as omac:
         target = omac.gate.resolve(await online(omac), "echo")
     with pytest.raises(Refusal) as caught:
-        await omac.gate.admit(target, GET)
+        await admit(omac.gate, target)
     assert caught.value.reason == "stopping"
 
 
