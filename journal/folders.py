@@ -1,12 +1,12 @@
-"""Folders of a journal, and of what belongs to it."""
+"""Folders of omac's own: a journal, and what belongs to it or lies beside it."""
 
-import contextlib
 import os
 
 
-def make_private(path: str) -> None:
-    """Make each missing folder of a path 0700; makedirs would leave the outer ones to the umask. Raises OSError."""
-    if path and not os.path.isdir(path):
-        make_private(os.path.dirname(path))
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path, 0o700)
+def make_private(folder: str) -> None:
+    """Make a folder and those above it that are missing, each 0700 whatever the umask: who can change a folder above
+    can replace what is below. Raises OSError."""
+    folder = os.path.abspath(folder)
+    if not os.path.isdir(folder):
+        make_private(os.path.dirname(folder))
+        os.makedirs(folder, 0o700, exist_ok=True)

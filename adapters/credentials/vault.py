@@ -35,10 +35,11 @@ from omac.adapters.credentials.vault_format import (
     unseal,
 )
 from omac.adapters.files import atomic, bounded, lock
-from omac.adapters.files.nearest import make_private, nearest_existing
+from omac.adapters.files.nearest import nearest_existing
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.journal.folders import make_private
 
 NOTE_BYTES_MAX = 4_096  # a path
 LOCK_WAIT_S = 10.0

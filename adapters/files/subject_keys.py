@@ -15,10 +15,10 @@ from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple
 
 from omac.adapters.files import atomic, bounded
-from omac.adapters.files.nearest import make_private
 from omac.adapters.files.signing_keys import turn_at
 from omac.domain.kernel.ids import WorkdirId
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.journal.folders import make_private
 
 KEY_BYTES = 32
 ID_DIGITS = 64

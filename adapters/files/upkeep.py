@@ -9,11 +9,12 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 
-from omac.adapters.files.nearest import make_private, nearest_existing
+from omac.adapters.files.nearest import nearest_existing
 from omac.adapters.files.state import StateDir
 from omac.adapters.files.without_links import opened_path
 from omac.domain.kernel.ids import RunId
 from omac.domain.sandbox.own_files import Flaw, private_mode
+from omac.journal.folders import make_private
 
 ENTRIES_MAX = 10_000  # in one folder: what is beyond is left to the next time
 RUN_DEPTH = 3  # run/ID/logs/FILE, below the state directory

@@ -8,7 +8,6 @@ import _thread
 import os
 import time
 
-from omac.adapters.files.nearest import make_private
 from omac.adapters.git.launch_record import merged, record_of
 from omac.adapters.git.layout import copy_back
 from omac.adapters.git.pending import Pending
@@ -16,6 +15,7 @@ from omac.adapters.git.stamp import birth_of
 from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
 from omac.domain.kernel.refusal import quoted
 from omac.domain.kernel.terminal_escaping import printable
+from omac.journal.folders import make_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from __future__ import annotations
 import os
 
 from omac.adapters.files import atomic, lock
-from omac.adapters.files.nearest import make_private
 from omac.adapters.git import refs
 from omac.adapters.git.launch_record import Record, parsed
 from omac.adapters.linux import process_identity
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
+from omac.journal.folders import make_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

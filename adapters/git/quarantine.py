@@ -15,8 +15,8 @@ import os
 import stat
 
 from omac.adapters.files import atomic
-from omac.adapters.files.nearest import make_private
 from omac.adapters.git.stamp import node_of
+from omac.journal.folders import make_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ import os
 
 from omac.adapters.files import atomic, bounded, lock
 from omac.adapters.files.journal_in_use import foreign
-from omac.adapters.files.nearest import look_at, make_private
+from omac.adapters.files.nearest import look_at
 from omac.adapters.files.without_links import opened_without_links
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
+from omac.journal.folders import make_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

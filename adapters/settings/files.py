@@ -15,12 +15,13 @@ from typing import Any
 
 from omac.adapters.files import atomic, bounded
 from omac.adapters.files.lock import hold_opened
-from omac.adapters.files.nearest import look_at, make_private
+from omac.adapters.files.nearest import look_at
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.settings.settings import Setting, SettingsFile, project_settings, stated_word, user_settings
+from omac.journal.folders import make_private
 
 FILE = "settings.toml"
 PROJECT_FOLDER = ".omac"

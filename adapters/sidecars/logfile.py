@@ -6,7 +6,7 @@ import stat
 
 from msgspec.json import encode
 
-from omac.adapters.files.nearest import make_private
+from omac.journal.folders import make_private
 
 ROTATE_BYTES = 8 * 1024 * 1024
 _LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")

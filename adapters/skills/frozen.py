@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from omac.adapters.files import atomic, lock
-from omac.adapters.files.nearest import make_private
 from omac.adapters.skills.links import Uncopyable
 from omac.adapters.skills.reading import SinkFailed, read_tree
 from omac.adapters.skills.relocation import Relocation
@@ -23,6 +22,7 @@ from omac.adapters.skills.worker_pool import Pool
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.kernel.terminal_escaping import printable
+from omac.journal.folders import make_private
 from omac.services.ports import CopyDamaged, Frozen
 
 PRUNED_AFTER_NS = 3600 * 10**9
