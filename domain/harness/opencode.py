@@ -24,7 +24,7 @@ HARNESS = Harness(
         f".config/opencode/{name}"  # for plugins, by npm or by bun
         for name in (".gitignore", "bun.lock", "node_modules", "package-lock.json", "package.json")
     ),
-    autorun_files=(".opencode/", "AGENTS.md", "opencode.json", "opencode.jsonc"),
+    autorun_files=(".opencode/", "AGENTS.md", "opencode.json", "opencode.jsonc", "tui.json", "tui.jsonc"),
     credentials=(
         "OPENCODE_API_KEY", "OPENCODE_AUTH_CONTENT", "OPENCODE_CONFIG_CONTENT",  # may hold keys of providers
         "OPENCODE_SERVER_PASSWORD",

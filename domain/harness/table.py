@@ -14,8 +14,9 @@ HARNESSES: tuple[Harness, ...] = tuple(map(load, NAMES))
 DEFAULT_HARNESS: Harness = HARNESSES[0]
 BASES = (SHARED_BASE, *dict.fromkeys(harness.base for harness in HARNESSES))  # in which any agent finds skills
 _ALSO = """
-    .cursor/mcp.json .gemini/settings.json .mcp.json .opencode/opencode.json .opencode/opencode.jsonc .vscode/mcp.json
-    opencode.json opencode.jsonc
+    .claude-plugin/plugin.json .cursor/mcp.json .gemini/settings.json .lsp.json .mcp.json .opencode/opencode.json
+    .opencode/opencode.jsonc .opencode/tui.json .opencode/tui.jsonc .vscode/mcp.json opencode.json opencode.jsonc
+    tui.json tui.jsonc
 """
 # Settings in a project that may name commands: agents run these by themselves.
 PROJECT_SETTINGS = tuple(dict.fromkeys((*(name for harness in HARNESSES for name in harness.settings), *_ALSO.split())))

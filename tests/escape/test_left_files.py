@@ -149,7 +149,7 @@ OBEYED = """
     .github/hooks/x.json .github/skills/x/SKILL.md .github/copilot/settings.json .claude/workflows/x.js
     .claude/launch.json .claude/statusline.sh .agent/rules/x.md .amp/settings.json .claude/routines/x.md .lsp.json
     .claude/scheduled_tasks.json .claude/agent-memory/x/MEMORY.md .claude-plugin/marketplace.json
-    .codex-plugin/plugin.json
+    .codex-plugin/plugin.json tui.json
     Makefile justfile Taskfile.yml .lfsconfig .gitmodules .gitattributes conftest.py setup.py sitecustomize.py .pth
     .sublime-project flake.nix shell.nix .autoenv .direnv/x pyproject.toml tox.ini
 """
@@ -176,8 +176,9 @@ SETTINGS = {
     },
     ".mcp.json": {"mcpServers": {"notes": {"command": "node", "args": ["servers/notes.js"]}}},
     "opencode.json": {"mcp": {"more": {"command": ["python3", "${workspaceFolder}/servers/more.py"]}}},
+    "tui.json": {"plugin": ["./tools/look.ts"]},
 }
-NAMED = "scripts/hook.sh tools/line servers/notes.js servers/more.py"
+NAMED = "scripts/hook.sh tools/line servers/notes.js servers/more.py tools/look.ts"
 
 
 def test_scripts_that_settings_of_agents_name(ground: Ground) -> None:
