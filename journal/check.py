@@ -31,6 +31,7 @@ from omac.journal.log_connection import ALL, JournalConnection
 from omac.journal.pruned import PrunedPositions
 from omac.journal.reader import wrong_type
 from omac.journal.segment_check import damaged_segments
+from omac.journal.subject_ciphers import UNREADABLE
 
 FILL_MAX = 100_000  # missing positions that are taken for rows that were there
 STRAYS_MAX = 100  # rows behind more missing positions than that, which are taken for moved ones
@@ -334,6 +335,8 @@ class _Contents:
             event = self._codec.decode(names["kind"] or "", row.body, row.sealed, stream or "")
             self._fold(_recorded(row, names, event))
         except Refusal as refusal:
+            if refusal.reason in UNREADABLE:
+                raise
             return refusal.message
         return event
 

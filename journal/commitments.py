@@ -173,7 +173,7 @@ def _committed(fields: Sequence[Any], allowed: Collection[int]) -> dict[int, byt
 
 
 def _pairs(cipher: Cipher, kind: str, stream: str, sealed: bytes) -> list[tuple[bytes, msgspec.Raw]]:
-    aead = cipher.aead  # a library that cannot be loaded says nothing about the event
+    aead = cipher.aead
     try:
         nonce, text = sealed[KEY_ID_BYTES:HEAD_BYTES], sealed[HEAD_BYTES:]
         return _decode_opened(aead.decrypt(nonce, text, _bound(kind, stream)))

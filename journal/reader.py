@@ -1,7 +1,5 @@
-"""Reading a journal, on sqlite3 alone: what the recorder reads by, and all that a command needs that changes nothing.
-
-A reader starts in a tenth of the time that SQLAlchemy and eventsourcing take to load.
-"""
+"""Reading a journal, on sqlite3 alone: what the recorder reads by, and all that a command needs that changes nothing. A
+reader starts in a tenth of the time that SQLAlchemy and eventsourcing take to load."""
 
 import sqlite3
 import threading
@@ -23,7 +21,7 @@ from omac.journal.log_connection import ALL, JournalConnection
 from omac.journal.mark import Mark
 from omac.journal.pruned import PrunedPositions
 from omac.journal.segment import NAMES, Segment
-from omac.journal.subject_ciphers import KeysOf
+from omac.journal.subject_ciphers import UNREADABLE, KeysOf
 
 PAGE = 1_000
 LINKS_PAGE = 10_000
@@ -385,15 +383,16 @@ def wrong_type(
 
 
 def recorded(path: str, codec: Codec, row: StoredRow) -> Recorded:
-    """Return a stored row as the rest of omac sees it. Raises Refusal (journal-newer, journal-damaged)."""
+    """Return a stored row as the rest of omac sees it. Raises Refusal (also of UNREADABLE)."""
     if wrong := wrong_type(row.at, row.happened, row.causation, row.correlation, row.state, row.sealed):
         raise damaged(path, f"{wrong} at position {row.id}")
     try:
         event = codec.decode(row.topic, row.state, row.sealed, row.originator_id)
     except Refusal as refusal:
-        fix = (*refusal.fix, *restore_commands(path))
+        if refusal.reason in UNREADABLE:
+            raise
         message = f"the journal {path} at position {row.id}: {refusal.message}"
-        raise Refusal(refusal.reason, message, fix=fix) from refusal
+        raise Refusal(refusal.reason, message, fix=(*refusal.fix, *restore_commands(path))) from refusal
     return Recorded(
         row.id, StreamId(row.originator_id), row.originator_version, row.at, row.run, row.actor,
         row.correlation, row.causation, event, row.happened,

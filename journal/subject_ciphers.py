@@ -11,8 +11,10 @@ from itertools import product
 from typing import Any, NamedTuple, Protocol
 
 from omac.domain.kernel.ids import WorkdirId, workdir_id
+from omac.domain.kernel.refusal import Refusal
 
 KEY_ID_BYTES = 8
+UNREADABLE = frozenset(("state-unusable", "prerequisite-missing"))  # refusals that are of keys, not of events
 LEASE_S = 0.05
 REMEMBERED_MAX = 10_000  # directories
 
@@ -42,8 +44,13 @@ class Cipher:
 
     @cached_property
     def aead(self) -> Any:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # loads for 20 ms
-
+        """The cipher itself. Raises Refusal (prerequisite-missing), which says nothing of what it would decrypt."""
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # loads for 20 ms
+        except ImportError as problem:
+            message = f"the library that encrypts personal fields cannot be loaded: {problem}"
+            fix = ["omac version  # then the same command again", "uv tool install --reinstall .  # in the checkout"]
+            raise Refusal("prerequisite-missing", message, fix=fix) from problem
         return AESGCM(self._key)
 
 

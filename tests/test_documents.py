@@ -144,7 +144,7 @@ def test_every_reason_that_skills_can_meet_exists() -> None:
         file.read_text() for folder in ("adapters/facade", "services/access") for file in (ROOT / folder).glob("*.py")
     ]
     given = set(re.findall(r'Refusal\(\s*"([a-z-]+)"', "\n".join(sources)))
-    elsewhere = {"state-unusable", "stopping"}  # of a full disk, and of an end of omac
+    elsewhere = {"state-unusable", "prerequisite-missing", "stopping"}  # of a disk, a library, an end of omac
     assert (given | elsewhere) - {"checkpoint-contested"} <= {reason for _, reason in rows}
     for status, reason in rows:
         assert REASONS[reason].status == int(status), reason

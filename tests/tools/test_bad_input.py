@@ -705,6 +705,15 @@ def test_commands_that_do_not_exist(house: Omac, command: list[str]) -> None:
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize("command", [("--{}",), ("{}",), ("status", "--{}"), ("status", "{}")])
+def test_a_word_that_nobody_sees_as_it_is_is_shown_and_not_obeyed(house: Omac, command: tuple[str, ...]) -> None:
+    """A misuse quotes a pasted word escaped, also what turns the order of letters round or shows none."""
+    done = house.run(*(word.format("a\u202eb\x1bc\u200b") for word in command))
+    assert done.status == 2
+    assert "a\\u202eb\\x1bc\\u200b" in done.err
+    assert done.err.replace("\n", "").isprintable()
+
+
 @pytest.mark.parametrize(
     ("command", "example"),
     [

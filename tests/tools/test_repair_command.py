@@ -75,7 +75,10 @@ def test_from_damage_back_to_work(omac: Omac) -> None:
 @pytest.mark.parametrize(
     ("failure", "reported"),
     [
-        ("ImportError('Too many open files')", "omac: its own code cannot be loaded (Too many open files)"),
+        (
+            "ImportError('gone')",
+            "omac: the library that encrypts personal fields cannot be loaded: gone\n  try: omac version",
+        ),
         ("MemoryError", "omac: the system refused what omac needs: no memory is left\n  try: ulimit -a"),
     ],
     ids=["cannot be loaded", "memory"],
@@ -94,6 +97,23 @@ def test_a_failure_to_decrypt_is_no_damage(failure: str, reported: str, omac: Om
         assert done.status in (1, 4), (words, done)
         assert done.err.startswith(reported), (words, done)
         assert "damage" not in done.out + done.err
+    assert omac.run("journal", "check").out.endswith("nothing is damaged\n")
+
+
+def test_keys_that_cannot_be_read_are_no_damage(omac: Omac) -> None:
+    """A key that cannot be read is named by every command that needs it; no repair sets aside what it encrypted."""
+    project = omac.project("shop", "echo")
+    assert omac.run("sandbox", "run", "--", "true", cwd=project).status == 0
+    omac.approve(project)
+    (key,) = (omac.state / "subjects").iterdir()
+    content = key.read_text()
+    key.write_text("no key")
+    for words in (("journal", "check"), ("journal", "repair", "--yes"), ("status",), ("audit",)):
+        refused = omac.run(*words)
+        assert refused.status == 5, (words, refused)
+        assert refused.err.startswith(f"omac: {key} does not hold keys;"), (words, refused)
+        assert "omac journal" not in refused.err
+    key.write_text(content)
     assert omac.run("journal", "check").out.endswith("nothing is damaged\n")
 
 

@@ -336,6 +336,22 @@ def test_a_sidecar_that_crashes_comes_back_by_itself(house: Omac, server: Servin
 
 
 @pytest.mark.full
+def test_calls_that_cannot_be_encrypted_get_an_answer(tmp_path: Path) -> None:
+    """Calls are refused, by a reason that says what mends it, where the library that encrypts cannot be loaded."""
+    library = tmp_path / "cryptography"
+    library.mkdir()
+    (library / "__init__.py").write_text("raise ImportError('gone')\n")
+    with omac_in(tmp_path) as omac:
+        project = omac.project("shop")
+        omac.approve(project)
+        base = omac.serve(extra={"PYTHONPATH": str(tmp_path)}).skill(project)["base"]
+        for body in ((), ("-d", "x")):
+            answer = curl(*body, f"{base}/echo")
+            assert (answer.status, answer.headers["x-omac-reason"]) == (503, "prerequisite-missing"), answer
+            assert answer.json()["detail"].endswith("personal fields cannot be loaded: gone")
+
+
+@pytest.mark.full
 def test_a_sidecar_that_hangs_is_restarted_on_request(house: Omac, server: Serving) -> None:
     """A reload leaves a sidecar whose skill did not change, also one that hangs; with --restart it is replaced, at the
     same address, and no other is."""

@@ -94,6 +94,7 @@ def _report(error: Exception) -> int:
         return error.exit_code
     show = getattr(error, "show", None)  # click's own usage errors
     if show is not None:
+        error.message = printable(getattr(error, "message", ""))  # type: ignore[attr-defined]  # it quotes words
         show(file=current().stderr)
         _show_example(error)
         return 2
