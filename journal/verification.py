@@ -305,9 +305,11 @@ class _Verification:
             self._report(position, position, "altered", "its event is not what was recorded")
 
     def _origin(self, position: int, leaf: bytes) -> int:
-        """Return where the event of a leaf stands now, near its position; 0 for nowhere."""
-        near = Contents(self._connection).between(max(0, position - NEAR), position + NEAR)
-        for at, text in near:
+        """Return where the event of a leaf stands now, near its position, with none between that cannot be read; 0 for
+        nowhere."""
+        first = max(0, position - NEAR, *(until for _, until in self._absent if until < position))
+        last = min(position + NEAR, self._head, *(after for after, _ in self._absent if after >= position))
+        for at, text in Contents(self._connection).between(first, last):
             if text is not None and leaf_hash(_moved(text, position)) == leaf:
                 return at
         return 0

@@ -197,7 +197,7 @@ def decide(command: Command, state: Registration) -> list[Event]:
     """The events that `command` means in `state`; none when nothing is new."""
     match command:
         case Discover(code, workdir):
-            if state.found == code or (state.found and not code.digest and code.is_bundle(state.found)):
+            if state.found == code or (not code.digest and code.is_bundle(state.found)):
                 return []
             approved = state.approved
             if approved is not None and not (approved.is_bundle(code) and code.digest in ("", approved.digest)):

@@ -203,6 +203,15 @@ def test_how_far_late_leaves_go(path: Path, kept: KeptRoot, stated: int, signed:
     assert [finding.kind for finding in findings] == ["tree-altered"] * is_found
 
 
+def test_no_number_of_findings_hides_that_history_was_rewritten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of changed events, a bounded number is named, and the rewriting beside them."""
+    journal_of(path)
+    monkeypatch.setattr("omac.journal.verification.FINDINGS_MAX", 2)
+    sql(path, "UPDATE event SET at = at + 1")
+    verified = verify(str(path), [KeptRoot(EVENTS, bytes(32))])
+    assert sorted(finding.kind for finding in verified.findings) == ["altered", "altered", "rewritten"]
+
+
 def test_a_leaf_that_is_missing_is_what_is_named(path: Path, kept: KeptRoot) -> None:
     """A missing leaf is the finding: kept roots behind it cannot be computed, and only those before it are compared."""
     sql(path, "DELETE FROM leaf WHERE position = 4")

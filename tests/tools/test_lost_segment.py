@@ -1,8 +1,10 @@
 """A sealed segment whose file is lost: omac goes on from the folded state, and reports the missing file."""
 
+import contextlib
 import json
 import os
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,16 @@ def test_new_facts_are_recorded(omac: Omac, lost: Path) -> None:
     verified = json.loads(omac.ok("audit", "verify", "--json"))
     assert (verified["findings"], verified["checkpoints"]) == ([], 3)
     assert [row["since"] is None for row in approvals(omac)] == [False]
+
+
+def test_a_change_behind_it_is_found(omac: Omac, lost: Path) -> None:
+    """A lost segment hides no change of the events that the journal still has: these are verified all the same."""
+    with contextlib.closing(sqlite3.connect(omac.state / "journal.db")) as database, database:
+        (changed,) = database.execute("SELECT max(position) FROM event").fetchone()
+        database.execute("UPDATE event SET at = at + 1 WHERE position = ?", (changed,))
+    done = omac.run("audit", "verify", "--json")
+    found = [(finding["kind"], finding["position"]) for finding in json.loads(done.out)["findings"]]
+    assert (done.status, found) == (10, [("segment-missing", 1), ("altered", changed)])
 
 
 @pytest.mark.parametrize("renamed", [1, 2])

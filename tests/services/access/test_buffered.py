@@ -74,3 +74,16 @@ async def test_calls_that_begin_at_once(serving: Serving, buffered: Any) -> None
                 nursery.start_soon(call)
         assert (len(admitted), refused) == (1, ["too-many-calls"] * 4)
         recorder.completed(admitted[0], OK)
+
+
+async def test_calls_go_ahead_again_when_the_journal_is_back(serving: Serving, buffered: Any) -> None:
+    """Behind a record that the journal refused, one call waits for its own; the next goes ahead again."""
+    async with serving() as omac:
+        token, recorder = await buffered(omac)
+        omac.journal_fails(1, "access.requested")
+        numbers: list[int] = []
+        for _ in range(3):
+            numbers.append(await recorder.admit(recorder.resolve(token, "echo"), GET))
+            recorder.completed(numbers[-1], OK)
+            await omac.caught_up()
+        assert [number < 0 for number in numbers] == [True, False, True]

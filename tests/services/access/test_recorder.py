@@ -341,3 +341,16 @@ async def test_too_many_kinds_of_refusals_are_recorded_by_no_name(
             (None, None, "", 1),
             (None, None, "", 2),
         ]
+
+
+async def test_a_mount_without_a_token_is_the_directorys_own_first(
+    serving: Serving, online: Any, skill: MakeSkill
+) -> None:
+    """By the socket of one directory, a skill that all share answers only at a mount that no skill of its own has."""
+    async with serving() as omac:
+        shared = [skill(name, workdir="/home/u") for name in ("echo", "all")]
+        omac.folders.put("", *shared)
+        omac.approve("", *shared)
+        await online(omac)
+        gate = JournalAccessRecorder(omac.engine, omac.refusals, omac.stream())
+        assert [gate.resolve(None, mount).mount for mount in ("echo", "all")] == ["echo", "__global__/all"]
