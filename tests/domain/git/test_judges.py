@@ -247,3 +247,5 @@ def test_it_leads_nowhere_else_on_this_machine(url: str) -> None:
     settings = f'{remote}[branch "b"]\n\tremote = up\n[submodule "s"]\n\turl = {url}\n'
     assert cleaned(settings, folder=InProject()) == ""
     assert cleaned(settings, settings, InProject()).count("\n\t") == 4
+    far = '[remote "far"]\n\turl = "https://a.example/x"\n'
+    assert cleaned(f"{far}\tpushurl = {url}\n", folder=InProject()) == far
