@@ -175,7 +175,7 @@ running_group.add_to(app)
 def activate(directory: Directory = None, json: Json = False) -> int:
     """Ask the running server to bring a directory online, and show its skills."""
     from omac.tools.cli.control import run
-    from omac.tools.cli.scope_options import project_here
+    from omac.tools.compose.scope_options import project_here
 
     return run("activate", directory or project_here(), json, current().environment)
 
@@ -184,7 +184,7 @@ def activate(directory: Directory = None, json: Json = False) -> int:
 def deactivate(directory: Directory = None, json: Json = False) -> int:
     """Ask the running server to take a directory offline."""
     from omac.tools.cli.control import run
-    from omac.tools.cli.scope_options import project_here
+    from omac.tools.compose.scope_options import project_here
 
     return run("deactivate", directory or project_here(), json, current().environment)
 
@@ -207,7 +207,7 @@ def reload(
     omac reload --restart slack
     """
     from omac.tools.cli.control import run
-    from omac.tools.cli.scope_options import project_here
+    from omac.tools.compose.scope_options import project_here
 
     return run("reload", None if shared else directory or project_here(), json, current().environment, restart)
 

@@ -25,8 +25,8 @@ from omac.services.credentials.values import Credentials
 from omac.services.kernel.opened import OpenedJournal
 from omac.services.skills.registration import Registering
 from omac.services.skills.resolution import SkillSearch, find
-from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.endpoints import Ready
+from omac.tools.compose.serve_options import ServeOptions
 from omac.tools.compose.serving import Server
 
 OMAC = [sys.executable, "-c", "from omac.tools.entry import main; main()"]

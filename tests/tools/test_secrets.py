@@ -28,9 +28,9 @@ from omac.domain.skills.meta import FoundSkill
 from omac.domain.skills.scope import SkillScope
 from omac.services.credentials.values import Values
 from omac.services.skills.resolution import Candidate
-from omac.tools.cli.scope_options import Where
 from omac.tools.cli.secrets import set_
 from omac.tools.cli.skill_argument import SkillArgument, report_besides
+from omac.tools.compose.scope_options import Where
 from omac.tools.terminal.invocation import Invocation, working_for
 from omac.tools.terminal.prompts import BYTES_MAX
 

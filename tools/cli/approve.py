@@ -12,10 +12,10 @@ from omac.domain.skills.meta import FoundSkill, SidecarMeta
 from omac.domain.skills.registration import Code, shown_hash
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, find
-from omac.tools.cli.scope_options import Where, for_repository, search_of
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import Registry
+from omac.tools.compose.scope_options import Where, for_repository, search_of
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import print_folded, print_line

@@ -17,7 +17,7 @@ from omac.domain.access.control import PERSON
 from omac.domain.kernel.refusal import REASONS, Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.tools.cli.control import ask_run, explaining_missing_directory, online_in
-from omac.tools.cli.scope_options import Where, directory_of
+from omac.tools.compose.scope_options import Where, directory_of
 from omac.tools.compose.state import look_at, server_socket
 from omac.tools.terminal.invocation import current, expanded, print_data, print_json
 from omac.tools.terminal.prompts import read_stdin

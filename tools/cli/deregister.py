@@ -19,10 +19,10 @@ from omac.services.skills.resolution import every
 from omac.tools.cli.approve import recorded
 from omac.tools.cli.control import report_suspended
 from omac.tools.cli.revoke import by_repository
-from omac.tools.cli.scope_options import Where, directory_of, place_of, search_of
 from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry, prune_commands
+from omac.tools.compose.scope_options import Where, directory_of, place_of, search_of
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.prompts import confirm
 from omac.tools.terminal.render import print_folded, print_line, report, report_fix

@@ -14,9 +14,9 @@ from omac.services.legacy.go_import import ImportPlan, carry_out
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import SkillSearch
 from omac.tools.cli.go_profiles import MARKS, show_profiles
-from omac.tools.cli.scope_options import Where, search_of
 from omac.tools.compose.command_context import opened
 from omac.tools.compose.go_set_up import open_import, read_go_profiles, read_set_up, write_profile
+from omac.tools.compose.scope_options import Where, search_of
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current, expanded, print_json
 from omac.tools.terminal.render import print_folded, print_line, report, report_fix

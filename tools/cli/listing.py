@@ -10,9 +10,9 @@ from omac.domain.skills.registration import Registration
 from omac.domain.skills.repository import is_repository
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, SkillSearch, every
-from omac.tools.cli.scope_options import Where, at_once, search_of
 from omac.tools.cli.skill_notes import note_unknown_keys
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry, Standing, prune_commands
+from omac.tools.compose.scope_options import Where, at_once, search_of
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import report, report_fix, show_columns

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import SpawnRequested, Started
-from omac.tools.cli.scope_options import Where, directory_of, place_of
 from omac.tools.compose.journals import to_read
+from omac.tools.compose.scope_options import Where, directory_of, place_of
 from omac.tools.compose.state import living_sockets
 from omac.tools.terminal.invocation import wait_for_more
 from omac.tools.terminal.render import print_line, report

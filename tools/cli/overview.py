@@ -10,11 +10,11 @@ from omac.domain.kernel.refusal import Refusal, quoted
 from omac.services.skills.resolution import every
 from omac.tools.cli.next_command import start_command
 from omac.tools.cli.review import Review, review_of
-from omac.tools.cli.scope_options import Where, at_once, is_home, search_of
 from omac.tools.cli.status import lives_now
 from omac.tools.compose.host_programs import find_program
 from omac.tools.compose.project import project_of
 from omac.tools.compose.registered_skills import Registry
+from omac.tools.compose.scope_options import Where, at_once, is_home, search_of
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.columns import elided, elided_middle
 from omac.tools.terminal.invocation import expanded

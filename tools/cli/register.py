@@ -18,13 +18,13 @@ from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.approve import digest_of, granted, recorded, require_digest, show_code, sidecar_of
 from omac.tools.cli.install_script import install_script, show_install_script
-from omac.tools.cli.scope_options import Where, for_repository, search_of
 from omac.tools.cli.skill_argument import report_besides
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.cli.value_sources import CollectedValues, ValueCollection, ValueOptions, explicit_values, usable
 from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.repositories import repository_of
+from omac.tools.compose.scope_options import Where, for_repository, search_of
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import can_ask

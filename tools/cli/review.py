@@ -20,10 +20,10 @@ from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, every, find
 from omac.tools.cli.approve import granted, recorded, show_interpreters
 from omac.tools.cli.install_script import install_script
-from omac.tools.cli.scope_options import Where, at_once, search_of
 from omac.tools.compose.approved_copies import FileEntry, FrozenFiles, LiveFiles, approved_copy, sha256_of
 from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import Registry, Standing, digest_now
+from omac.tools.compose.scope_options import Where, at_once, search_of
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.differences import text_of, unified
 from omac.tools.terminal.render import print_folded, print_line

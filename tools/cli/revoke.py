@@ -11,10 +11,10 @@ from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.repository import is_repository
 from omac.tools.cli.control import report_suspended
-from omac.tools.cli.scope_options import Where, directory_of, place_of
 from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry
 from omac.tools.compose.repositories import repository_of
+from omac.tools.compose.scope_options import Where, directory_of, place_of
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import print_folded
 

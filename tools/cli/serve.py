@@ -11,10 +11,10 @@ from omac.domain.kernel.loopback import ANY, loopback_address
 from omac.domain.kernel.paths import below_any
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
-from omac.tools.cli.serve_options import Address, ServeOptions
 from omac.tools.cli.vault_prompt import ask_before_start
 from omac.tools.compose.agent_launch import AgentLaunch, directory, harness_typed, launch_of, warn, warn_bridge_compat
 from omac.tools.compose.endpoints import Ready
+from omac.tools.compose.serve_options import Address, ServeOptions
 from omac.tools.compose.serving import Server
 from omac.tools.hotpath.sandbox_options import first_option
 from omac.tools.terminal.invocation import current, print_data, print_json

@@ -6,7 +6,7 @@ import msgspec
 
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.settings.settings import LATER, SETTINGS, Resolved, Setting, check_word, resolve, setting_named
-from omac.tools.cli.scope_options import Where, directory_of
+from omac.tools.compose.scope_options import Where, directory_of
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import print_folded, print_line, report
 

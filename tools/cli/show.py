@@ -23,10 +23,10 @@ from omac.tools.cli.review import (
     show_files,
     show_purpose,
 )
-from omac.tools.cli.scope_options import Where
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.compose.approved_copies import LiveFiles
 from omac.tools.compose.call_limits import limits_of_calls
+from omac.tools.compose.scope_options import Where
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.columns import QUOTED
 from omac.tools.terminal.differences import text_of

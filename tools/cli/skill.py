@@ -12,9 +12,9 @@ from omac.domain.kernel.refusal import REASONS, Refusal, list_command, quoted
 from omac.domain.kernel.sizes import counted
 from omac.domain.skills.document import RULES
 from omac.domain.skills.meta import MOUNT, SKILL_NAME, VARIABLE
-from omac.tools.cli.scope_options import Where, directory_of, is_home, project_here
 from omac.tools.cli.skill_template import files_of
 from omac.tools.compose.project import project_of
+from omac.tools.compose.scope_options import Where, directory_of, is_home, project_here
 from omac.tools.compose.skill_files import (
     check_skill,
     create_skill,

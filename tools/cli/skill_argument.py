@@ -16,10 +16,10 @@ from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.values import ValueRefused, decoded
 from omac.services.credentials.values import Values
 from omac.services.skills.resolution import Candidate, find
-from omac.tools.cli.scope_options import Where, for_repository, search_of
 from omac.tools.compose.clock import now_ns
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import Registry, Standing, digest_now
+from omac.tools.compose.scope_options import Where, for_repository, search_of
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import report, report_fix

@@ -59,8 +59,8 @@ def register(
     omac register slack --secrets-from - < FILE  NAME=value lines
     """
     from omac.tools.cli.register import RegisterRequest, run
-    from omac.tools.cli.scope_options import Where
     from omac.tools.cli.value_sources import ValueOptions
+    from omac.tools.compose.scope_options import Where
 
     options = ValueOptions(
         defaults, no_secrets, secrets_from, reprompt_secrets, no_fields, fields_from, reprompt_fields, no_input
@@ -95,7 +95,7 @@ def deregister(
     omac deregister --prune --workdir ~/projects/gone --yes
     """
     from omac.tools.cli.deregister import DeregisterRequest, run
-    from omac.tools.cli.scope_options import Where
+    from omac.tools.compose.scope_options import Where
 
     where = Where(workdir, shared, harness, repository)
     request = DeregisterRequest(
@@ -125,7 +125,7 @@ def approve(
     from omac.tools.cli.approve import ApproveRequest, run
     from omac.tools.cli.revoke import RevokeRequest
     from omac.tools.cli.revoke import run as run_revoke
-    from omac.tools.cli.scope_options import Where
+    from omac.tools.compose.scope_options import Where
 
     where = Where(workdir, shared, harness, repository)
     if revoke:
@@ -153,7 +153,7 @@ def revoke(
     omac revoke slack --workdir ~/projects/shop
     """
     from omac.tools.cli.revoke import RevokeRequest, run
-    from omac.tools.cli.scope_options import Where
+    from omac.tools.compose.scope_options import Where
 
     request = RevokeRequest(skill, Where(workdir, shared, harness, repository), journal, json)
     return run(request, current().environment, now_ns)
@@ -188,8 +188,8 @@ def trust(
     omac trust
     omac trust ~/projects/shop
     """
-    from omac.tools.cli.scope_options import Where, project_here
     from omac.tools.cli.trust import TrustRequest, run
+    from omac.tools.compose.scope_options import Where, project_here
 
     request = TrustRequest(Where(directory or project_here(), harness=harness, repository=repository), journal)
     return run(request, current().environment, now_ns)
@@ -210,8 +210,8 @@ def show(
     omac show slack
     omac show slack --contents | less
     """
-    from omac.tools.cli.scope_options import Where
     from omac.tools.cli.show import ShowRequest, show
+    from omac.tools.compose.scope_options import Where
 
     request = ShowRequest(skill, Where(workdir, shared, harness), contents, journal, json)
     return show(request, current().environment, now_ns)
@@ -229,8 +229,8 @@ def diff(
     \b
     omac diff slack
     """
-    from omac.tools.cli.scope_options import Where
     from omac.tools.cli.show import ShowRequest, diff
+    from omac.tools.compose.scope_options import Where
 
     request = ShowRequest(skill, Where(workdir, shared, harness), journal=journal)
     return diff(request, current().environment, now_ns)
@@ -253,6 +253,6 @@ def list_(
     omac list --all --json
     """
     from omac.tools.cli.listing import list_
-    from omac.tools.cli.scope_options import Where
+    from omac.tools.compose.scope_options import Where
 
     return list_(Where(workdir, shared, harness), whole, json, journal, current().environment)

@@ -9,7 +9,6 @@ from omac.domain.harness.names import EXAMPLE
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
 from omac.services.directories.manifest import Manifest
-from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.cli.session_end import columns_of_report, report_end
 from omac.tools.cli.vault_prompt import ask_before_start
 from omac.tools.compose.agent_launch import (
@@ -21,6 +20,7 @@ from omac.tools.compose.agent_launch import (
     warn_bridge_compat,
 )
 from omac.tools.compose.project_heads import ProjectHeads
+from omac.tools.compose.serve_options import ServeOptions
 from omac.tools.compose.serving import Server
 from omac.tools.compose.waiting_sandbox import WaitingSandbox
 from omac.tools.terminal.invocation import current

@@ -9,11 +9,11 @@ from omac.services.sandbox.explanation import document_of, explained
 from omac.services.skills.resolution import every
 from omac.tools.cli.overview import state_of
 from omac.tools.cli.review import review_of
-from omac.tools.cli.scope_options import Where, at_once, search_of
-from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.agent_launch import AgentLaunch
 from omac.tools.compose.launch_explanation import explanation
 from omac.tools.compose.registered_skills import Registry
+from omac.tools.compose.scope_options import Where, at_once, search_of
+from omac.tools.compose.serve_options import ServeOptions
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.columns import elided, elided_middle
 from omac.tools.terminal.invocation import print_data, print_json

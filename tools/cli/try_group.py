@@ -34,7 +34,7 @@ def call(
     omac call echo POST /echo -d '{"text": "hi"}'
     """
     from omac.tools.cli.calls import CallRequest, call
-    from omac.tools.cli.scope_options import Where
+    from omac.tools.compose.scope_options import Where
 
     request = CallRequest(skill, tuple(words), Where(workdir), data, tuple(header or ()))
     return call(request, current().environment)
@@ -47,7 +47,7 @@ def url(skill: Skill, workdir: Workdir = None, json: Json = False) -> int:
     curl "$(omac url echo)/status"
     """
     from omac.tools.cli.calls import CallRequest, url
-    from omac.tools.cli.scope_options import Where
+    from omac.tools.compose.scope_options import Where
 
     return url(CallRequest(skill, where=Where(workdir), json=json), current().environment)
 
@@ -59,7 +59,7 @@ def env(skill: Skill, workdir: Workdir = None, json: Json = False) -> int:
     eval "$(omac env echo)"
     """
     from omac.tools.cli.calls import CallRequest, env
-    from omac.tools.cli.scope_options import Where
+    from omac.tools.compose.scope_options import Where
 
     return env(CallRequest(skill, where=Where(workdir), json=json), current().environment)
 
@@ -82,7 +82,7 @@ def logs(
     omac logs -f --since 10m
     """
     from omac.tools.cli.logs import LogsRequest, run
-    from omac.tools.cli.scope_options import Where
+    from omac.tools.compose.scope_options import Where
     from omac.tools.terminal.timestamps import parse_moment
 
     moment = parse_moment(since, now_ns, "--since") if since else None

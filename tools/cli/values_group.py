@@ -33,8 +33,8 @@ def on_skill(command: Callable[..., int]) -> Callable[..., int]:
     def with_options(
         *, skill: str, workdir: str, harness: str, shared: bool, repository: bool, journal: str, **arguments: Any
     ) -> int:
-        from omac.tools.cli.scope_options import Where
         from omac.tools.cli.skill_argument import SkillArgument
+        from omac.tools.compose.scope_options import Where
 
         return command(request=SkillArgument(skill, Where(workdir, shared, harness, repository), journal), **arguments)
 

@@ -13,8 +13,8 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
 from omac.domain.skills.meta import Secret
 from omac.domain.skills.repository import is_repository
-from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.command_context import secret_stores
+from omac.tools.compose.serve_options import ServeOptions
 from omac.tools.terminal.invocation import typed_with
 from omac.tools.terminal.render import report
 

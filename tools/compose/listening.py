@@ -11,8 +11,8 @@ from omac.adapters.facade.server import FacadeListener
 from omac.adapters.http.slots import SlotLimits, share_descriptors
 from omac.adapters.linux import listen
 from omac.domain.access.control import BRIDGE_CALLS, COMPAT_CALLS, WITNESS_CALLS, Listener
-from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.endpoints import Ready
+from omac.tools.compose.serve_options import ServeOptions
 
 CONTROL_TOKEN, BRIDGE_TOKEN = "control.token", "bridge.token"  # files in the run's folder
 

@@ -27,9 +27,9 @@ from omac.projections.status import RegistrationStatus, registry_of
 from omac.projections.system import System
 from omac.services.ports import CopyDamaged, SkillFolders
 from omac.services.skills.resolution import Candidate, ambiguous
-from omac.tools.cli.scope_options import Where, harness_of, scopes_of
 from omac.tools.compose.journals import read_if_any, system_of
 from omac.tools.compose.repositories import repository_of
+from omac.tools.compose.scope_options import Where, harness_of, scopes_of
 from omac.tools.compose.state import StateDir, host_id, living_roots
 
 

@@ -58,7 +58,6 @@ from omac.services.kernel.refusals import Refusals
 from omac.services.kernel.witnessing import Witnessing
 from omac.services.sidecars.supervision import Supervision
 from omac.services.skills.registrar import Registrar
-from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.agent_process import OF_THE_TERMINAL, Inner
 from omac.tools.compose.approved_copies import prune_copies
 from omac.tools.compose.clock import now_ns
@@ -70,6 +69,7 @@ from omac.tools.compose.preloading import LaterLoading
 from omac.tools.compose.receipts import receiving
 from omac.tools.compose.repositories import GitRepositories
 from omac.tools.compose.run_folder import keep_folder
+from omac.tools.compose.serve_options import ServeOptions
 from omac.tools.compose.signing import BACKGROUND_WAIT_S, Signer
 from omac.tools.compose.skill_policies import ServePolicies
 from omac.tools.compose.state import StateDir, host_id, is_living_launch
