@@ -92,6 +92,6 @@ def test_nothing_comes_of_it(omac: Omac) -> None:
     assert "not approved" in omac.ok("start", "--workdir", str(project), "--explain", "--", "true")
     assert "sandbox  none" in omac.ok("start", "--workdir", str(project), "--no-sandbox", "--explain", "--", "true")
     assert sorted(path for path in omac.folder.rglob("*") if "bin" not in path.parts) == before
-    assert omac.run("start", "--workdir", str(project), "--explain", "--", "no-such-program").status == 4
+    assert omac.run("start", "--workdir", str(project), "--explain", "--", "no-such-program").status == 127
     done = omac.run("start", "--workdir", str(project), "--json", "--", "true")
     assert (done.status, "--explain" in done.err) == (2, True)
