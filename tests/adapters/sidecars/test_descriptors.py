@@ -11,6 +11,7 @@ from adapters.sidecars.fixtures import Spawn
 from polling import until
 
 from omac.adapters.linux import process
+from omac.adapters.sidecars.process import LinuxSidecarProcess
 from omac.services.ports import SpawnFailed
 
 STEPS = 24  # more descriptors than a start takes at once
@@ -30,14 +31,12 @@ def spare_descriptors(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-async def start_and_stop(spawn: Spawn) -> str:
-    """Return why a sidecar could not be started; "" if it was, and was stopped again."""
+async def begun(spawn: Spawn) -> tuple[LinuxSidecarProcess | None, str]:
+    """Return a sidecar, or why it could not be started."""
     try:
-        sidecar = await spawn("sleep", "60")
+        return await spawn("sleep", "60"), ""
     except SpawnFailed as failed:
-        return str(failed)
-    await sidecar.stop(0)
-    return ""
+        return None, str(failed)
 
 
 async def test_a_start_without_descriptors_leaves_nothing(spawn: Spawn) -> None:
@@ -45,7 +44,10 @@ async def test_a_start_without_descriptors_leaves_nothing(spawn: Spawn) -> None:
     held, reasons = len(os.listdir("/proc/self/fd")), []
     for count in range(STEPS):
         with spare_descriptors(count):
-            reasons.append(await start_and_stop(spawn))
+            sidecar, reason = await begun(spawn)
+        reasons.append(reason)
+        if sidecar:
+            await sidecar.stop(0)
         await until(lambda: not process.descendants(os.getpid()))
         assert len(os.listdir("/proc/self/fd")) == held, count
     failed = [reason for reason in reasons if reason]
@@ -65,8 +67,13 @@ async def test_one_that_cannot_be_watched_is_ended(
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return real(pid)
 
-    monkeypatch.setattr(os, "pidfd_open", pidfd_open)
-    reason = await start_and_stop(spawn)
-    assert "cannot watch" in reason or (descriptors and not reason)  # without a namespace, one is enough
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pidfd_open", pidfd_open)
+        sidecar, reason = await begun(spawn)
+    if sidecar:  # without a namespace, one is enough
+        assert descriptors
+        await sidecar.stop(0)
+    else:
+        assert "cannot watch" in reason
     await until(lambda: not process.descendants(os.getpid()))
     assert len(os.listdir("/proc/self/fd")) == held
