@@ -18,7 +18,6 @@ from omac.tools.compose.state import StateDir
 
 KINDS = ("run.started",)
 
-
 Command = Literal["continue", "resume"]
 
 
