@@ -102,9 +102,22 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
             return without_locks(folder)
         message = f"the journal {path} is locked by another program"
         return Refusal("journal-unavailable", message, fix=[f"fuser {quoted(path)}"])
-    if "disk I/O" in text:  # a failing disk, or a log that was cut while a process still has it open
+    if "disk I/O" in text:
+        if (limit := _size_limit()) is not None:
+            message = f"the journal {path} cannot be written: no file of this process may exceed {limit} bytes"
+            return Refusal("journal-unavailable", message, fix=["ulimit -f unlimited", f"ls -l {quoted(path)}*"])
+        # a failing disk, or a log that was cut while a process still has it open
         listing = f"fuser {quoted(path)} {quoted(path)}-shm  # stop these, then try again"
     return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[listing])
+
+
+def _size_limit() -> int | None:
+    """Return the bytes that a file of this process may have; None: as many as the disk takes. SQLite tells a write
+    beyond that as any failure."""
+    import resource  # errors alone need it
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def _has_locks(folder: str) -> bool:

@@ -399,6 +399,15 @@ def spoil_journal(journal: Path, damage: str) -> None:
     connection.close()
 
 
+def test_files_that_may_not_grow(omac: Omac) -> None:
+    """What the shell allows is no failure of the disk, and leaves the journal whole."""
+    small = ("bash", "-c", 'ulimit -f 40; exec "$@"', "bash")
+    command = ("approve", "echo", "--workdir", str(omac.project("p", "echo")))
+    refused(omac.run(*command, within=small), 5, str(omac.state), "40960 bytes", "try: ulimit -f unlimited")
+    omac.ok(*command)
+    omac.ok("journal", "check")
+
+
 def test_a_full_disk(omac: Omac) -> None:
     """A server whose journal cannot grow refuses calls and activations with that reason.
 
