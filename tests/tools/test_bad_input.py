@@ -400,7 +400,7 @@ def spoil_journal(journal: Path, damage: str) -> None:
 
 
 def test_files_that_may_not_grow(omac: Omac) -> None:
-    """What the shell allows is no failure of the disk, and leaves the journal whole."""
+    """A limit of the shell is not taken for a failing disk, and leaves the journal whole."""
     small = ("bash", "-c", 'ulimit -f 40; exec "$@"', "bash")
     command = ("approve", "echo", "--workdir", str(omac.project("p", "echo")))
     refused(omac.run(*command, within=small), 5, str(omac.state), "40960 bytes", "try: ulimit -f unlimited")
