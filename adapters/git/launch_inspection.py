@@ -1,5 +1,8 @@
-"""The inspection around one launch, as steps: what is there before is noted, what must not wait is set aside, and what
-is left is judged and written down.
+"""The inspection around a launch: what is there before is noted, what must not wait is set aside, and what is left is
+judged and reported when it has ended.
+
+A launch keeps a record of what is still to be inspected. What a launch that was killed has left is inspected before
+the next one that overlaps, or by whoever calls `inspect_due`.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import time
 
 from omac.adapters.git.launch_record import merged, record_of
 from omac.adapters.git.layout import copy_back
-from omac.adapters.git.pending import Pending
+from omac.adapters.git.pending import DueInspection, Pending
 from omac.adapters.git.stamp import birth_of
 from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
 from omac.domain.kernel.refusal import quoted
@@ -39,7 +42,156 @@ REPLACED = "was replaced on the host while the program ran, which could change i
 REST = "findings"  # a file beside what was set aside
 
 
-def records(name: str, layouts: Sequence[Layout], now_ns: int, *, fence: bool) -> list[Record]:
+class LaunchInspection:
+    """The inspection around one launch; `fence`: the kernel keeps what `layouts` ask of it. `files_of_settings` gives
+    the files in a project that settings name, with who obeys them. `record` takes what is found for launches that ended
+    before: their names, their projects, and a line for each finding."""
+
+    def __init__(
+        self, name: str, layouts: Sequence[Layout], state: str, now_ns: int, *, fence: bool,
+        files_of_settings: Callable[[str], dict[str, str]], report: Callable[[str], None],
+        record: Callable[[list[str], tuple[str, ...], list[str]], None],
+    ) -> None:  # fmt: skip
+        self._name = name
+        self._state = state
+        self._files_of_settings = files_of_settings
+        self._report = report
+        self._record = record
+        self._records = records_of(name, layouts, now_ns, fence=fence)
+        self._pending = Pending(state)
+        self._findings: list[str] = []
+        self._watches: list[GitWatch] = []
+        self._flushing: list[Background] = []
+        self._found_before: list[Finding] = []
+        self._unkept = ""  # why settings that the program wrote could not be kept
+
+    def begin(self) -> bool:
+        """Record the launch; return False where something was inspected first. The plan may then be out of date, so the
+        launch is not recorded. Raises Refusal."""
+        for number, record in enumerate(self._records):
+            if due := self._pending.begin(record):
+                if due.busy_place:
+                    self._report(f"waiting for the inspection of {due.busy_place}")
+                    due.wait()
+                else:
+                    self._inspect(due)
+                for begun in self._records[:number]:
+                    self._end(begun)
+                return False
+        return True
+
+    def note(self) -> None:
+        """Record what is there. Raises OSError."""
+        for record in self._records:
+            named: dict[str, str] = {}
+            for project in record.projects:
+                if project not in record.kept:
+                    named |= self._files_of_settings(project)
+            record.named = named | record.named
+            if not self._note(record):
+                self._report(
+                    f"{record.projects[0]} has more than can be noted now: the rest of it counts as new at the end"
+                )
+
+    def _note(self, record: Record) -> bool:
+        """Record what is there, and begin to make that durable; return whether that is all of it. Raises OSError."""
+        from omac.adapters.git import inspections, quarantine, watch  # noqa: F401  # before a program can change them
+        from omac.adapters.linux.background import Background
+
+        for copy in record.copies:
+            copy.note()
+        record.closed = {path: birth for path in record.closed if (birth := birth_of(path))}
+        baseline = inspections.note(
+            record.projects, record.folders, record.began_ns, record.kept, record.closed, named=record.named
+        )
+        self._pending.complete(record, baseline)
+        self._flushing.append(Background(lambda: self._pending.flush(record)))
+        return baseline.is_whole
+
+    def load(self) -> None:
+        """Load what the end takes, before a program begins that can change that."""
+        load()
+
+    def begun(self, pid: int) -> None:
+        """Record the process that the sandbox began with; what is there is on disk then. Raises OSError."""
+        for flushing in self._flushing:
+            flushing.wait()
+        for record in self._records:
+            self._pending.begun(record, pid)
+
+    def watch(self) -> None:
+        """Set aside what must not wait for the end, from now on: before the program can take what that needs."""
+        _load_later()
+        self._watches = [self._watch(record) for record in self._records]
+        if not all(watch.is_watching for watch in self._watches):
+            self._report("the kernel watches no more folders now: what git would run is set aside only at the end")
+
+    def _watch(self, record: Record) -> GitWatch:
+        import resource  # noqa: F401  # the end takes it, and the program is at work now
+
+        from omac.adapters.git.quarantine import Quarantine
+        from omac.adapters.git.watch import GitWatch
+
+        begun = GitWatch(record, Quarantine(self._state, self._name))
+        begun.start()
+        return begun
+
+    def ended(self, written: Callable[[str], bytes | None]) -> None:
+        """Keep what the program has `written` into the sandbox's own copies of settings, by the path of each."""
+        for record in self._records:
+            for copy in record.copies:
+                if not copy.place and copy.before is not None:
+                    copy.after = written(copy.path)
+            try:
+                self._pending.ended(record)
+            except OSError as problem:  # such as a disk that the program has filled
+                self._unkept = problem.strerror or str(problem)
+
+    def end(self) -> list[str]:
+        """Inspect what was left, or leave that to a launch that still lives; what a person should know. Raises
+        Refusal."""
+        self._found_before = [finding for watch in self._watches for finding in watch.end()]
+        for record in self._records:
+            if not self._end(record) and not record.kept:
+                self._report("another launch still runs there: when that one ends, what this one left is inspected")
+                if self._unkept:
+                    self._report(f"git's settings that were made inside cannot be kept until then: {self._unkept}")
+        if self._found_before:  # that one knows nothing of what was set aside while this one ran
+            for line in lines(self._found_before, self._name, self._state):
+                self._report(line)
+            self._findings += map(str, self._found_before)
+        return self._findings
+
+    def _end(self, record: Record) -> bool:
+        """Inspect what is due; False where that is left to another launch."""
+        due = self._pending.end(record)
+        if due:
+            self._inspect(due)
+        return due is not None
+
+    def _inspect(self, due: DueInspection) -> None:
+        with due as records:
+            found = _inspect(records, self._state, self._report, self._name, self._found_before)
+            self._found_before = []
+            self._findings += found
+            if others := [record for record in records if record not in self._records]:
+                self._record(_launches(others), merged(others).projects, found)
+
+
+def inspect_due(
+    state: str, report: Callable[[str], None], record: Callable[[list[str], tuple[str, ...], list[str]], None]
+) -> bool:
+    """Inspect what launches that were killed have left, and return whether nothing is still to be inspected then;
+    `record` as of LaunchInspection. Raises Refusal."""
+    pending = Pending(state)
+    while due := pending.due():
+        with due as records:
+            found = _inspect(records, state, report)
+            record(_launches(records), merged(records).projects, found)
+    return pending.is_empty()
+
+
+def records_of(name: str, layouts: Sequence[Layout], now_ns: int, *, fence: bool) -> list[Record]:
     """Return one record for the projects, and one for the folders that the agent keeps in the home, which its other
     launches can write too: last, or first where a project is in one of them, and is inspected with it."""
     kept = [layout for layout in layouts if layout.agents]
@@ -48,16 +200,6 @@ def records(name: str, layouts: Sequence[Layout], now_ns: int, *, fence: bool) -
         return [own]
     agents = record_of(f"{name}-agents", kept, now_ns, fence=fence)
     return [agents, own] if own.overlaps(agents) else [own, agents]
-
-
-def pending(state: str) -> Pending:
-    """Return the inspections of a state directory that are still to be done."""
-    return Pending(state)
-
-
-def projects(due: list[Record]) -> tuple[str, ...]:
-    """Return the folders that are to be inspected for records."""
-    return merged(due).projects
 
 
 def load() -> None:
@@ -77,15 +219,15 @@ def load() -> None:
     from omac.domain.git import cache_tree, checkout, config_allowlist, config_changes, judges  # noqa: F401
 
 
-def load_later() -> None:
+def _load_later() -> None:
     """Load the same while a program runs, unless that ends soon: omac may be removed or replaced meanwhile."""
     try:
-        _thread.start_new_thread(_load_later, ())
+        _thread.start_new_thread(_load_after_pause, ())
     except RuntimeError:  # the system starts no more threads for this user
         load()
 
 
-def _load_later() -> None:
+def _load_after_pause() -> None:
     time.sleep(LOADED_AFTER_S)
     try:
         load()
@@ -93,57 +235,36 @@ def _load_later() -> None:
         pass  # the end reports it: this thread would to the program's terminal
 
 
-def note(record: Record, held: Pending) -> tuple[bool, Background]:
-    """Record what is there; return whether that is all of it, and the work that makes it durable. Raises OSError."""
-    from omac.adapters.git import inspections, quarantine, watch  # noqa: F401  # before a program could change them
-    from omac.adapters.linux.background import Background
-
-    for copy in record.copies:
-        copy.note()
-    record.closed = {path: birth for path in record.closed if (birth := birth_of(path))}
-    baseline = inspections.note(
-        record.projects, record.folders, record.began_ns, record.kept, record.closed, named=record.named
-    )
-    held.complete(record, baseline)
-    return baseline.is_whole, Background(lambda: held.flush(record))
-
-
-def watch(record: Record, state: str, name: str) -> GitWatch:
-    """Set aside what must not wait for the end, from now on."""
-    import resource  # noqa: F401  # the end takes it, and the program is at work now
-
-    from omac.adapters.git.quarantine import Quarantine
-    from omac.adapters.git.watch import GitWatch
-
-    begun = GitWatch(record, Quarantine(state, name))
-    begun.start()
-    return begun
+def _inspect(
+    due: list[Record], state: str, report: Callable[[str], None], own: str = "", before: Sequence[Finding] = ()
+) -> list[str]:
+    """Inspect what launches have left, and report it; return a line for each finding. `own` is the launch that has just
+    ended, if one has, and `before` is what was found while it ran."""
+    whole, name = merged(due), own or due[0].name
+    if not whole.projects:
+        return []
+    others = [launch for launch in _launches(due) if launch != own]
+    found = [*before, *_while_running(others, whole, state), *_at_end(due, whole, name, state, report)]
+    for line in lines(found, name, state):
+        report(line)
+    return list(map(str, found))
 
 
-def keep_written(record: Record, written: Callable[[str], bytes | None]) -> None:
-    """Keep what the program has `written` into the sandbox's own copies of settings, by the path of each."""
-    for copy in record.copies:
-        if not copy.place and copy.before is not None:
-            copy.after = written(copy.path)
-
-
-def while_running(names: set[str], state: str, due: list[Record]) -> list[Finding]:
+def _while_running(launches: list[str], whole: Record, state: str) -> list[Finding]:
     """Return a finding for each launch that can no longer report what was set aside while its program ran."""
     from omac.adapters.git.inspection import Finding
 
-    folders = [_folder(state, name) for name in sorted(names)]
-    roots = merged(due).projects[:1]
+    folders = [_folder(state, launch) for launch in launches]
     message = "of what ran there, something was set aside while it ran"
-    return [Finding(roots[0], message, folder) for folder in folders if roots and _has_entries(folder)]
+    return [Finding(whole.projects[0], message, folder) for folder in folders if _has_entries(folder)]
 
 
-def inspect(due: list[Record], name: str, state: str, report: Callable[[str], None]) -> list[Finding]:
-    """Inspect what launches have left. `name` is that of the folder for what is set aside."""
+def _at_end(due: list[Record], whole: Record, name: str, state: str, report: Callable[[str], None]) -> list[Finding]:
+    """Inspect what launches have left, which are the `whole` together; what is set aside comes to the folder `name`."""
     from omac.adapters.git import inspections
     from omac.adapters.git.inspection import Budget, Finding
     from omac.adapters.git.quarantine import Quarantine
 
-    whole = merged(due)
     assert whole.baseline is not None
     replaced = {path: REPLACED for record in due if record.baseline is not None for path in record.replaced()}
     raise_descriptor_limit(DESCRIPTORS)
@@ -177,6 +298,10 @@ def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
         except OSError as problem:
             shown.append(f"all {len(findings)} findings cannot be written to {path}: {problem.strerror}")
     return shown
+
+
+def _launches(records: list[Record]) -> list[str]:
+    return sorted({record.name.partition("-")[0] for record in records})
 
 
 def _write(path: str, findings: Sequence[Finding]) -> None:

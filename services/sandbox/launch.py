@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from omac.domain.sandbox.request import SandboxRequest
     from omac.journal.spool import Spool
-    from omac.services.sandbox.inspection import LaunchInspection
     from omac.services.sandbox.policy import SandboxPlan
     from omac.services.sandbox.ports import (
         BackendPort,
         ConfigListing,
         GitLayout,
+        InspectionPort,
         LaunchedProgram,
         Opaque,
         ReplaceablePort,
@@ -77,6 +77,7 @@ class SandboxLaunch:
         self._plan = planned
         self._ports = planned.ports
         self._layouts = list(planned.layouts.values())
+        self._harness = harness_named(planned.request.harness) if planned.request.harness else None
         self._began_ns = planned.ports.now_ns()
         self._records: LaunchRecords
         self._backend: BackendPort
@@ -84,7 +85,7 @@ class SandboxLaunch:
         self._vanishing: VanishingPort | None = None
         self._vanished: list[str] = []
         self._is_built = False
-        self._inspection: LaunchInspection
+        self._inspection: InspectionPort
         self._requested = ""
         self._tracked: set[str] | None = None  # hidden files that were in an index at launch
         self._flushing: Opaque
@@ -92,11 +93,17 @@ class SandboxLaunch:
     def begin(self) -> bool:
         """Choose the backend, and have an inspection wait for its end; False where another one had to be done first.
         Raises Refusal."""
-        from omac.services.sandbox.inspection import LaunchInspection
+        from omac.services.sandbox.inspection import record_inspected
 
         self._records = LaunchRecords(self._ports, self._plan.request.run)
         self._backend = self._ports.sandboxing.chosen(self._plan.request, self._plan.policy)
-        self._inspection = LaunchInspection(self._plan, self._records)
+        self._inspection = self._ports.inspection(
+            self._records.id,
+            self._layouts,
+            self._harness,
+            fence=bool(self._plan.policy.fence),
+            record=lambda *found: record_inspected(self._ports, self._records.spool, *found),
+        )
         return self._inspection.begin()
 
     def run(self) -> int:
@@ -185,8 +192,7 @@ class SandboxLaunch:
         home, policy = self._ports.home, self._plan.policy
         is_own = any(entry.path == home and entry.access == PRIVATE for entry in policy.entries)
         if self._records.part_of and is_own and self._backend.name == "bubblewrap":
-            harness = self._plan.request.harness
-            restored = harness_named(harness).restored if harness else ()
+            restored = self._harness.restored if self._harness else ()
             self._vanishing = self._ports.sandboxing.vanishing(pid, home, policy.entries, restored)
 
     def _list_home(self) -> None:
@@ -233,7 +239,8 @@ class SandboxLaunch:
         if copies and self._backend.name == "bubblewrap":
             self._replaceable = ports.sandboxing.replaceable({copy.path: copy.before or b"" for copy in copies})
         ports.stop_loading()
-        self._inspection.load()
+        if self._plan.exposed:
+            self._inspection.load()
 
     def _request(self) -> dict[str, object]:
         from omac.services.sandbox.explanation import digest

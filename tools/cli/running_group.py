@@ -4,7 +4,7 @@ import functools
 import inspect
 import shutil
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.cli.plain_typer import Command, JournalPath, Json, Workdir
 from omac.tools.hotpath.sandbox_options import OPTIONS, Option, parse_options
 from omac.tools.terminal.invocation import current, parse_count
+
+if TYPE_CHECKING:
+    from omac.tools.cli.start import StartRequest
 
 WORDS = "omac.words"  # in the context: what stands after --, None where nothing does
 
@@ -75,21 +78,38 @@ def _with_dashes(ctx: Any, args: list[str], error: Exception) -> str:
 
 def sandboxed(command: Callable[..., int]) -> Callable[..., int]:
     """Let a command take the options of the sandbox; its parameter `sandbox` gets them as a request."""
-    added = [_parameter(option) for option in OPTIONS if option.shared]
     name = f"omac {_name(command)}"
 
-    @functools.wraps(command)
-    def with_options(**arguments: Any) -> int:
+    def request(**values: Any) -> SandboxRequest:
         typed: list[str] = []
-        for parameter in added:
-            flag, value = f"--{parameter.name.replace('_', '-')}", arguments.pop(parameter.name)
+        for option, value in values.items():
+            flag = f"--{option.replace('_', '-')}"
             for item in value if isinstance(value, list) else [value]:
                 typed += [flag] if item is True else [flag, item] if item else []
-        return command(sandbox=parse_options(typed, name), **arguments)
+        return parse_options(typed, name)
 
-    own = [parameter for parameter in inspect.signature(command).parameters.values() if parameter.name != "sandbox"]
-    with_options.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]  # what typer reads
-    return with_options
+    return _spread(command, "sandbox", [_parameter(option) for option in OPTIONS if option.shared], request)
+
+
+def starting(command: Callable[..., int]) -> Callable[..., int]:
+    """Let a command take the options of `omac start`; its parameter `request` gets them as a StartRequest."""
+    return _spread(command, "request", [*inspect.signature(_start_request).parameters.values()], _start_request)
+
+
+def _spread(
+    command: Callable[..., int], name: str, parameters: list[inspect.Parameter], make: Callable[..., object]
+) -> Callable[..., int]:
+    """Let a command take `parameters` in place of its parameter `name`, which gets what is made of their values."""
+
+    @functools.wraps(command)
+    def spread(**arguments: Any) -> int:
+        values = {parameter.name: arguments.pop(parameter.name) for parameter in parameters}
+        return command(**{name: make(**values)}, **arguments)
+
+    own = [parameter for parameter in inspect.signature(command).parameters.values() if parameter.name != name]
+    spread.__annotations__ = {}  # typer asks these first
+    spread.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]  # what typer reads
+    return spread
 
 
 def _parameter(option: Option) -> inspect.Parameter:
@@ -115,10 +135,10 @@ def _name(command: Callable[..., int]) -> str:
     return command.__name__.rstrip("_")
 
 
-def start(
+def _start_request(
+    *,
     context: typer.Context,
     sandbox: SandboxRequest,
-    harness: Agent = None,
     workdir: Workdir = None,
     no_sandbox: NoSandbox = False,
     unapproved: Unapproved = None,
@@ -128,7 +148,17 @@ def start(
     explain: Explain = False,
     journal: JournalPath = None,
     json: JsonOfExplanation = False,
-) -> int:
+) -> "StartRequest":
+    from omac.tools.cli.start import StartRequest
+
+    return StartRequest(
+        None, context.meta[WORDS], workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, bridge_compat,
+        audit, journal, explain, json,
+    )  # fmt: skip
+
+
+@starting
+def start(request: "StartRequest", harness: Agent = None) -> int:
     """Run an agent, or any command, in one directory, with the directory's skills, in a sandbox.
 
     With a HARNESS, words after -- are arguments for that agent; without one, they are the command.
@@ -140,29 +170,15 @@ def start(
     omac start -- bash                              a shell
     omac start -- sh -c 'curl $OMAC_ECHO_BASE/hi'   use of a skill
     """
-    from omac.tools.cli.start import StartRequest, run
+    from omac.tools.cli.start import run
 
-    words = context.meta[WORDS]
-    request = StartRequest(
-        harness, words, workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, bridge_compat, audit, journal,
-        explain, json,
-    )  # fmt: skip
-    return run(request, current().environment)
+    return run(request._replace(harness=harness), current().environment)
 
 
+@starting
 def continue_(
-    context: typer.Context,
-    sandbox: SandboxRequest,
+    request: "StartRequest",
     session: Annotated[str | None, typer.Option("-s", "--session", metavar="ID", help="That session of it.")] = None,
-    workdir: Workdir = None,
-    no_sandbox: NoSandbox = False,
-    unapproved: Unapproved = None,
-    accept_skill_changes: AcceptChanges = False,
-    bridge_compat: BridgeCompat = False,
-    audit: Audit = None,
-    explain: Explain = False,
-    journal: JournalPath = None,
-    json: JsonOfExplanation = False,
 ) -> int:
     """Start the agent that ran last in this project again, with its last session.
 
@@ -174,39 +190,18 @@ def continue_(
     omac continue -- -p "and tests?"  with arguments of its own
     """
     from omac.tools.cli.resume import run
-    from omac.tools.cli.start import StartRequest
 
-    request = StartRequest(
-        None, context.meta[WORDS], workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, bridge_compat,
-        audit, journal, explain, json,
-    )  # fmt: skip
     return run("continue", request, session, current().environment)
 
 
-def resume(
-    context: typer.Context,
-    sandbox: SandboxRequest,
-    workdir: Workdir = None,
-    no_sandbox: NoSandbox = False,
-    unapproved: Unapproved = None,
-    accept_skill_changes: AcceptChanges = False,
-    bridge_compat: BridgeCompat = False,
-    audit: Audit = None,
-    explain: Explain = False,
-    journal: JournalPath = None,
-    json: JsonOfExplanation = False,
-) -> int:
+@starting
+def resume(request: "StartRequest") -> int:
     """Start the agent that ran last in this project again, and choose one of its sessions.
 
     The agent itself shows the list. Words after -- are further arguments for it.
     """
     from omac.tools.cli.resume import run
-    from omac.tools.cli.start import StartRequest
 
-    request = StartRequest(
-        None, context.meta[WORDS], workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, bridge_compat,
-        audit, journal, explain, json,
-    )  # fmt: skip
     return run("resume", request, None, current().environment)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 
 from omac.adapters.caches import tree
-from omac.adapters.git import launch_inspection, layout, user_config
+from omac.adapters.git import layout, user_config
+from omac.adapters.git.launch_inspection import LaunchInspection, inspect_due
 from omac.adapters.git.program import ConfigList
 from omac.adapters.git.tree import walk
 from omac.adapters.sandbox import backends, baseline, program, protected
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from omac.adapters.sandbox.limits import Enforcement, LaunchLimits
     from omac.adapters.sandbox.replaceable import Replaceable
     from omac.adapters.sandbox.vanishing import VanishingFolder
+    from omac.domain.harness.harness import Harness
     from omac.domain.sandbox.confinement import Closing, Entry
     from omac.domain.sandbox.hidden_names import HiddenNames
     from omac.domain.sandbox.request import SandboxRequest
@@ -105,7 +107,6 @@ class SandboxAdapters(SettlingAdapters):
     caches: ports.CachesPort = tree
     user_config: ports.UserConfigPort = user_config
     git: ports.GitPort = _Git()
-    inspections: ports.InspectionsPort = launch_inspection
     sandboxing: ports.SandboxingPort = _Sandboxing()
     load = staticmethod(code_cache.load)
     stop_loading = staticmethod(code_cache.stop)
@@ -123,6 +124,20 @@ class SandboxAdapters(SettlingAdapters):
         from omac.adapters.git import hidden_files
 
         return hidden_files
+
+    def inspection(
+        self, name: str, layouts: Sequence[layout.Layout], harness: Harness | None, *, fence: bool,
+        record: ports.RecordInspected,
+    ) -> LaunchInspection:  # fmt: skip
+        """Return the inspection around a launch."""
+        return LaunchInspection(
+            name, layouts, self.state, now_ns(), fence=fence, report=self.report, record=record,
+            files_of_settings=lambda project: baseline.files_of_settings(project, self.home, self.environment, harness),
+        )  # fmt: skip
+
+    def inspect_due(self, record: ports.RecordInspected) -> bool:
+        """Inspect what launches that were killed have left; return whether nothing is left to inspect."""
+        return inspect_due(self.state, self.report, record)
 
     def toolchains(self, folders: list[str], writable: list[str], entries: list[Entry]) -> list[Entry]:
         """The entries of toolchains in folders of PATH."""
