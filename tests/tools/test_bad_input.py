@@ -714,6 +714,13 @@ def test_commands_that_do_not_exist(house: Omac, command: list[str]) -> None:
     assert "Traceback" not in done.err
 
 
+def test_a_group_without_a_command_prints_its_help_line_by_line(house: Omac) -> None:
+    """A group of commands, typed alone, is answered by its help, as lines."""
+    done = house.run("sandbox")
+    assert done.status == 2
+    assert done.err.startswith("Usage: omac sandbox COMMAND ...\n\n  Run commands")
+
+
 @pytest.mark.parametrize("command", [("--{}",), ("{}",), ("status", "--{}"), ("status", "{}")])
 def test_a_word_that_nobody_sees_as_it_is_is_shown_and_not_obeyed(house: Omac, command: tuple[str, ...]) -> None:
     """A misuse quotes a pasted word escaped, also what turns the order of letters round or shows none."""
