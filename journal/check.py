@@ -88,7 +88,7 @@ def check(path: str, fold: Fold, codec: Codec | None = None) -> list[Damage]:
         raise beyond_repair(refusal, path) from refusal
 
 
-def examine(connection: JournalConnection, fold: Fold, codec: Codec | None = None) -> list[Damage]:
+def examine(connection: JournalConnection, fold: Fold, codec: Codec | None) -> list[Damage]:
     """Return what is wrong with the journal of a connection that is in a transaction. Raises sqlite3.Error."""
     # A name that is no text is a finding, not the end of the check.
     connection.text_factory = lambda content: content.decode("utf-8", "surrogateescape")

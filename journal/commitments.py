@@ -11,7 +11,7 @@ Rules
 """
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from msgspec.structs import astuple
 
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.redaction import ERASED
-from omac.journal.personal_fields import PERSONAL, PersonalFields
+from omac.journal.personal_fields import PERSONAL
 from omac.journal.subject_ciphers import KEY_ID_BYTES, Cipher, SubjectCiphers, SubjectKeys
 
 COMMITMENT = 1  # the code of the msgpack extension
@@ -67,15 +67,14 @@ class _FieldIndexes(NamedTuple):
 class Commitments:
     """Replaces personal fields by commitments, and back, with the keys that `keys` gives; None: there are none."""
 
-    def __init__(self, keys: SubjectKeys | None = None, personal: Mapping[str, PersonalFields] = PERSONAL) -> None:
+    def __init__(self, keys: SubjectKeys | None = None) -> None:
         self._ciphers = SubjectCiphers(keys) if keys is not None else None
-        self._personal = personal
         self._indexes: dict[str, _FieldIndexes] = {}
 
     def protect(self, kind: str, stream: str, event: Event) -> tuple[bytes, bytes] | None:
         """Return the fields of an event with commitments in them, and what is sealed beside them; None for an event
         whose personal fields are empty, or that is of no directory. Raises Refusal: no key can be kept."""
-        if self._ciphers is None or kind not in self._personal:
+        if self._ciphers is None or kind not in PERSONAL:
             return None
         indexes, values = self._indexes.get(kind) or self._indexes_of(kind, type(event)), list(astuple(event))
         directory, count, random, opened = values[indexes.directory], 0, b"", b""
@@ -145,7 +144,7 @@ class Commitments:
     def _indexes_of(self, kind: str, cls: type[Event]) -> _FieldIndexes:
         indexes = self._indexes.get(kind)
         if indexes is None:
-            personal = self._personal[kind]
+            personal = PERSONAL[kind]
             blanks = {
                 index: [ERASED] if getattr(field.type, "__origin__", None) is tuple else ERASED
                 for index, field in enumerate(msgspec.structs.fields(cls))

@@ -42,7 +42,7 @@ def assume_living(_present: Present) -> bool:
 
 
 def next_top(
-    connection: JournalConnection, kinds: Iterable[str], path: str, is_living: IsLiving, *, encrypted: bool = False
+    connection: JournalConnection, kinds: Iterable[str], path: str, is_living: IsLiving, *, encrypted: bool
 ) -> int:
     """Return the last position, after which events of `kinds` may now be appended in this transaction, with `encrypted`
     fields or without. Raises Refusal: journal-newer, journal-damaged, journal-in-use (by a run that would misread one

@@ -182,9 +182,7 @@ def completed(connection: JournalConnection, stored: StoredTree, head: int) -> S
     return stored if stored.tree.size == head else None
 
 
-def take_over(
-    connection: JournalConnection, path: str, progress: Callable[[int, int], None] = lambda done, whole: None
-) -> None:
+def take_over(connection: JournalConnection, path: str, progress: Callable[[int, int], None]) -> None:
     """Compute the leaves that are missing; `progress` gets how many events have theirs, of how many. Stops where a
     position is damaged: reading says so. Raises Refusal."""
     begun: int | None = None

@@ -27,7 +27,7 @@ class JournalWatch:
         self._path = path
         self._seen = {name: _file(name) for name in (path, path + LOG)}
 
-    def require_same(self, rescue: Callable[[], bool] = lambda: False) -> None:
+    def require_same(self, rescue: Callable[[], bool]) -> None:
         """Raise Refusal (journal-unavailable) when a file is not the one that was opened.
 
         `rescue` moves what the log held to the journal while the log is only without its name; it says whether all of

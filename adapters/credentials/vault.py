@@ -90,12 +90,12 @@ class Vault:
             raise Refusal("vault-key-wrong", f"this is not the passphrase of the vault {self.path}")
         return key
 
-    def change_passphrase(self, at_hand: KeyAtHand, passphrase: Hidden, cost: Scrypt = COST) -> VaultKey:
+    def change_passphrase(self, at_hand: KeyAtHand, passphrase: Hidden) -> VaultKey:
         """Seal what it holds under another passphrase, in one step; returns the key it makes. Raises Refusal: nothing
         was changed."""
         if not passphrase.reveal():
             raise Refusal("value-refused", "an empty passphrase protects nothing")
-        header, key = Header.of_passphrase(passphrase, cost)
+        header, key = Header.of_passphrase(passphrase, COST)
         self._change(at_hand, lambda _: None, (header, key))
         return key
 

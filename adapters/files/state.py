@@ -290,7 +290,7 @@ class StateDir:
             self._let_go(path)
             shutil.rmtree(path, ignore_errors=True)
 
-    def stale_runs(self, living: Collection[RunId] = ()) -> list[str]:
+    def stale_runs(self, living: Collection[RunId]) -> list[str]:
         """The folders of ended runs except the newest few, and none of the `living`; and drafts of folders, left by
         processes that were killed."""
         folder = os.path.join(self.path, "run")
@@ -305,7 +305,7 @@ class StateDir:
         ids = {path: RunId(os.path.basename(path)) for path in older}
         return [path for path, run in ids.items() if run not in living and not self.is_alive(run)]
 
-    def remove_stale_run(self, path: str, living: Collection[RunId] = ()) -> bool:
+    def remove_stale_run(self, path: str, living: Collection[RunId]) -> bool:
         """Remove one of `stale_runs`, if it still is one, and return whether it was."""
         is_stale = path in self.stale_runs(living)
         if is_stale:

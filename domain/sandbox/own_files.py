@@ -44,7 +44,7 @@ class Flaw:
         return self.kind in MENDABLE
 
 
-def private_mode(mode: int, *, is_folder: bool, is_secret: bool = True, is_written: bool = False) -> int:
+def private_mode(mode: int, *, is_folder: bool, is_secret: bool, is_written: bool) -> int:
     """The mode that a file or folder of omac's should have, from the one it has: that, where nothing is wrong.
 
     `is_secret`: nobody else may read it, either. `is_written`: omac writes to the file.

@@ -80,7 +80,7 @@ def stricter(own: int | None, owners: int | None) -> int | None:
     return own if owners is None else owners if own is None else min(own, owners)
 
 
-def held_limit(own: int | None, owners: int | None, default: int | None = None) -> HeldLimit:
+def held_limit(own: int | None, owners: int | None, default: int | None) -> HeldLimit:
     """Return the limit that holds of a skill's own, in whose place `default` stands, and the owner's."""
     value = stricter(default if own is None else own, owners)
     if value is not None and value == owners:

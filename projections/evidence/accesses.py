@@ -87,8 +87,8 @@ class AuditRow(msgspec.Struct, frozen=True):
 class _Clients:
     """The agents that runs launched, while these runs last."""
 
-    def __init__(self, of_runs: Mapping[str, str] | None = None) -> None:
-        self._of_runs: dict[str, str] = dict(of_runs or {})
+    def __init__(self, of_runs: Mapping[str, str]) -> None:
+        self._of_runs: dict[str, str] = dict(of_runs)
 
     def state(self) -> dict[str, str]:
         return dict(self._of_runs)
@@ -206,14 +206,14 @@ def ended_rows(records: Iterable[Recorded], fold: AuditFold | None = None) -> It
             yield recorded.position, row
 
 
-def audit_rows(records: Iterable[Recorded], waiting_max: int = WAITING_MAX) -> Iterator[AuditRow]:
+def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
     """Yield each access among `records` once, in the order of requests; those without an outcome come as `open`.
 
     Changes of trust come among them where they happened, launches where they ended: a sandbox may be open for days, and
-    what happens meanwhile does not wait for it. Rows that wait for an access are at most `waiting_max`: an access that
+    what happens meanwhile does not wait for it. Rows that wait for an access are at most WAITING_MAX: an access that
     outlasts them comes where it ended, too. Those that have not ended come last.
     """
-    log = AuditLog(waiting_max=waiting_max)
+    log = AuditLog()
     for recorded in records:
         for placed in log.apply(recorded):
             yield placed.row
@@ -224,11 +224,10 @@ class AuditLog:
     """Brings rows into the order of `audit_rows`. Each row that can come has a number, which grows; the others are the
     rest."""
 
-    def __init__(self, state: AuditLogState = NOTHING_FOLDED, waiting_max: int = WAITING_MAX) -> None:
+    def __init__(self, state: AuditLogState = NOTHING_FOLDED) -> None:
         self.fold = AuditFold(state)
         self._waiting = OrderedDict((placed.number, placed) for placed in state.waiting)
         self._lasting = {position: self.fold.accesses[position] for position in state.lasting}
-        self._waiting_max = waiting_max
 
     def apply(self, recorded: Recorded) -> Iterator[PlacedRow]:
         """Fold one record, and yield the rows that can come now. They are to be taken before the next record."""
@@ -242,7 +241,7 @@ class AuditLog:
             waiting[position] = PlacedRow(position, 0, begun)
         else:
             return
-        while waiting and (len(waiting) > self._waiting_max or next(iter(waiting.values())).ended):
+        while waiting and (len(waiting) > WAITING_MAX or next(iter(waiting.values())).ended):
             number, placed = waiting.popitem(last=False)
             if placed.ended:
                 yield placed

@@ -38,8 +38,8 @@ class LaunchRow(NamedTuple):
 class Launches:
     """Tells of each event whether a launch ended with it, and in the end which have not."""
 
-    def __init__(self, begun: Mapping[StreamId, LaunchRow] | None = None) -> None:
-        self._open: dict[StreamId, LaunchRow] = dict(begun or {})
+    def __init__(self, begun: Mapping[StreamId, LaunchRow]) -> None:
+        self._open: dict[StreamId, LaunchRow] = dict(begun)
 
     def state(self) -> dict[StreamId, LaunchRow]:
         """Return the launches that are open, to begin with another time."""

@@ -21,9 +21,7 @@ secret: do not print or store it.
 """
 
 
-def skills_context(
-    skills: Sequence[SkillStatus], sources: Mapping[str, str], directory: str, *, offline: bool = False
-) -> str:
+def skills_context(skills: Sequence[SkillStatus], sources: Mapping[str, str], directory: str, *, offline: bool) -> str:
     """Return the skills with their state, variable and guide; "" where there are none. `sources` are the folders of
     the directory's own skills, by name. `offline`: the agent's only way is the facade's Unix socket."""
     lines = [_line(skill, sources.get(skill.name, ""), directory, offline) for skill in skills]

@@ -84,7 +84,7 @@ async def find(
     return candidate
 
 
-def ambiguous(name: str, matches: Sequence[tuple[SkillScope, str]], command: str, words: str = "") -> Refusal:
+def ambiguous(name: str, matches: Sequence[tuple[SkillScope, str]], command: str, words: str) -> Refusal:
     """The refusal of a name that means several skills, with a command for each; their sources are given."""
     where = "; ".join(source for _, source in matches)
     fix = [f"{command} {quoted(name)} {skill_scope.flags}{words and ' ' + words}" for skill_scope, _ in matches]

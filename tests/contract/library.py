@@ -58,6 +58,7 @@ class OnOurs:
     """A mix-in that gives a library test case recorders on files of their own."""
 
     INITIAL_VERSION = 0
+    test_performance = test_concurrent_throughput = None  # they print figures
 
     def setUp(self) -> None:
         """Create the folder of the recorders."""

@@ -1,9 +1,7 @@
 """A project that is a folder of a repository: the host's git in that one obeys files which its settings name."""
 
-from collections.abc import Iterator
-
 import pytest
-from real_sandbox import FEWER_USERS, Box, box
+from real_sandbox import Box
 from tiers import some
 
 EVIL = "#!/bin/sh\necho ran >> $HOME/evil\n"
@@ -25,13 +23,6 @@ plant() {
 }
 plant; mv tools elsewhere; plant; echo x > fine
 """
-
-
-@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
-def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """Yield a user's world."""
-    with box(request.param) as made:
-        yield made
 
 
 @pytest.mark.parametrize("way", some(WAYS, of=3))

@@ -6,12 +6,11 @@ Each case has its twin: a path that is named, or does not begin with a dot, can 
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from real_sandbox import FEWER_USERS, Box, box
+from real_sandbox import Box
 
 SECRET = "correct-horse\n"
 # Where programs keep credentials, histories and the like; most are in no list of omac's.
@@ -27,13 +26,6 @@ _PLACES = """
     .local/share/uv/credentials/credentials.toml .nobody-ever-heard-of-it
 """
 PLACES = _PLACES.split()
-
-
-@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
-def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """Yield a user's world."""
-    with box(request.param) as made:
-        yield made
 
 
 @pytest.mark.full

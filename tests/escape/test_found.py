@@ -8,12 +8,11 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from polling import eventually
-from real_sandbox import FEWER_USERS, Box, Done, box, readable_package
+from real_sandbox import Box, Done, readable_package
 from tiers import everything, spread
 
 DATES = {"GIT_AUTHOR_DATE": "2001-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2001-01-01T00:00:00Z"}
@@ -64,13 +63,6 @@ LINKS = {
     "of a branch whose name says objects": "git checkout -qb objects/a/b; " + LINK.format("objects/a/b"),
     "of a branch whose name is full": f"git checkout -qb {LONG}; " + LINK.format(LONG),
 }
-
-
-@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
-def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """Yield a user's world."""
-    with box(request.param) as made:
-        yield made
 
 
 @pytest.mark.parametrize("name", PLANTS)

@@ -4,20 +4,12 @@ Each case has its twin: the same files, shown because a person asked for it, or 
 """
 
 import os
-from collections.abc import Iterator
 
 import pytest
-from real_sandbox import FEWER_USERS, Box, box
+from real_sandbox import Box
 
 SECRET = "PASSWORD=correct-horse\n"
 SEARCH = "grep -rsl correct-horse . ; true"
-
-
-@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
-def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """Yield a user's world."""
-    with box(request.param) as made:
-        yield made
 
 
 def give(world: Box, *paths: str) -> None:

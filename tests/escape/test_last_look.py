@@ -94,13 +94,6 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
         yield made
 
 
-@pytest.fixture
-def own_ground() -> Iterator[Ground]:
-    """Yield a ground of the user who runs the tests: others have no copy of what `omac status` and the like need."""
-    with ground_of(os.geteuid()) as made:
-        yield made
-
-
 @pytest.mark.parametrize("name", some(RACES, of=2))
 def test_another_launch_swaps_what_is_looked_at(ground: Ground, name: str) -> None:
     """A program swaps a folder for a link while another launch ends: omac touches nothing outside."""

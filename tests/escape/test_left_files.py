@@ -24,13 +24,6 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
         yield made
 
 
-@pytest.fixture
-def own_ground() -> Iterator[Ground]:
-    """Yield a ground of the user who runs the tests: others have no copy of what `omac status` and the like need."""
-    with ground_of(os.geteuid()) as made:
-        yield made
-
-
 PLACES = (
     (".git",), (".git/config",), (".git/HEAD",), (".git/objects",), (".git/refs",), (".git/commondir",),
     (".git/config.worktree", ".git/packed-refs", ".git/index", ".git/logs/HEAD", ".git/hooks/pre-commit",

@@ -4,12 +4,11 @@ A program in the sandbox cannot change what such a link leads to; it can change 
 names.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from real_omac import omac_in
-from real_sandbox import FEWER_USERS, Box, box
+from real_sandbox import Box
 
 PLANTED = '[core]\n\tfsmonitor = "touch evil; false"\n'
 # links in the home, and where in the project they lead
@@ -25,12 +24,11 @@ LINKS = {
 FOLDERS = {".config/nvim": "init.lua"}
 
 
-@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
-def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """Yield a user's world, whose project is a repository."""
-    with box(request.param) as made:
-        assert made.host("git", "init", "-q").status == 0
-        yield made
+@pytest.fixture
+def world(world: Box) -> Box:
+    """Return a user's world, whose project is a repository."""
+    assert world.host("git", "init", "-q").status == 0
+    return world
 
 
 def test_what_links_of_the_home_lead_to(world: Box) -> None:

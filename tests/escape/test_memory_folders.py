@@ -1,10 +1,9 @@
 """Folders of the sandbox's own live in the machine's memory: none of them grows without bound."""
 
 import os
-from collections.abc import Iterator
 
 import pytest
-from real_sandbox import FEWER_USERS, Box, box
+from real_sandbox import Box
 
 SIZES = """\
 import os, sys
@@ -25,13 +24,6 @@ except OSError as problem:
 print(os.path.getsize(sys.argv[1] + '/x') >> 20)
 """
 WRITABLE = {"/tmp", "/var/tmp", "/run", "/dev/shm"}
-
-
-@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
-def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """Yield a user's world."""
-    with box(request.param) as made:
-        yield made
 
 
 def test_all_of_them_have_a_size(world: Box) -> None:

@@ -7,17 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from real_sandbox import FEWER_USERS, Box, Done, box
+from real_sandbox import Box, Done
 
 READING = "cat {0}/file {0}/git/HEAD; git -C {0} log --format=%s"
 CHANGING = "echo x > {0}/file || echo kept; echo x > {0}/git/objects/x || echo kept; echo x > {0}/new || echo kept"
-
-
-@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
-def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """Yield a user's home and project, as root and as an ordinary user."""
-    with box(request.param) as made:
-        yield made
 
 
 def repository(world: Box, root: Path, *, git: str = ".git") -> Path:

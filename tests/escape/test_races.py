@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from polling import eventually
-from real_sandbox import FEWER_USERS, USERS, Box, box
+from real_sandbox import USERS, Box
 from tiers import everything
 
 BACKENDS = ("bubblewrap", "landlock")
@@ -44,13 +44,6 @@ while not os.path.exists('daemon'): time.sleep(0.01)
 print('up', flush=True)
 if len(sys.argv) > 2: time.sleep(60)
 """
-
-
-@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
-def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """Yield a user's world."""
-    with box(request.param) as made:
-        yield made
 
 
 @pytest.fixture(params=BACKENDS)

@@ -13,7 +13,7 @@ from adapters.git.boxed import OTHER_GIT
 from adapters.git.dangers import TABLES
 from adapters.git.hosting import COMMANDS, Host
 from adapters.git.test_random_git_folders import PATTERNS, removed, repositories
-from real_sandbox import FEWER_USERS, Box, box
+from real_sandbox import Box
 from tiers import examples, some
 
 from adapters.git import layouts, plants
@@ -27,12 +27,11 @@ COMMANDS_OF_AN_EXAMPLE = 12
 LAYOUTS = {"plain": layouts.plain, "linked": layouts.linked, "with-submodule": layouts.with_submodule}
 
 
-@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
-def world(request: pytest.FixtureRequest) -> Iterator[Box]:
+@pytest.fixture
+def world(world: Box) -> Iterator[Box]:
     """Yield a user's world."""
-    with box(request.param) as made:
-        yield made
-        removed(made.top)
+    yield world
+    removed(world.top)
 
 
 class Scene:

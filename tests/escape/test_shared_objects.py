@@ -5,24 +5,16 @@ work.
 """
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_sandbox import FEWER_USERS, USERS, Box, box
+from real_sandbox import USERS, Box, box
 
 # Overwrite every object in place, as far as that is possible; git's own way of writing makes new files.
 OVERWRITE = (
     "find .git/objects -type f | while read f; do chmod u+w $f; printf damaged | dd of=$f conv=notrunc status=none;"
     " done 2>/dev/null; true"
 )
-
-
-@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
-def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """Yield a user's world."""
-    with box(request.param) as made:
-        yield made
 
 
 def git(world: Box, where: Path, *words: str) -> str:

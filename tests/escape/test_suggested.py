@@ -4,10 +4,9 @@ An agent leaves each plant; a person then launches again and pastes each command
 """
 
 import shlex
-from collections.abc import Iterator
 
 import pytest
-from real_sandbox import FEWER_USERS, Box, Done, box
+from real_sandbox import Box, Done
 
 NAME = "x;>pwned;$(>pwned) 'y"  # needs no program to be found
 SECRETS = "/.ssh"
@@ -30,12 +29,11 @@ PLANTS = {
 }
 
 
-@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
-def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """Yield a user's world with a secret that no program may see."""
-    with box(request.param) as made:
-        made.give(made.home / ".ssh" / "id", "secret", 0o700)
-        yield made
+@pytest.fixture
+def world(world: Box) -> Box:
+    """Return a user's world with a secret that no program may see."""
+    world.give(world.home / ".ssh" / "id", "secret", 0o700)
+    return world
 
 
 def offered(done: Done) -> list[str]:

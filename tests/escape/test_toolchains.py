@@ -3,21 +3,12 @@
 The twin of each is the same toolchain while PATH does not name it: nothing of it is there.
 """
 
-from collections.abc import Iterator
-
 import pytest
-from real_sandbox import FEWER_USERS, Box, box
+from real_sandbox import Box
 
 SYSTEM = "/usr/bin:/bin"
 SECRET = "correct-horse"
 SCRIPT = "#!/bin/sh\ncat ~/{needs}\n"
-
-
-@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
-def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """Yield a user's world."""
-    with box(request.param) as made:
-        yield made
 
 
 @pytest.mark.parametrize(

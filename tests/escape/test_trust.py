@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from real_omac import COMMAND, Omac, omac_in
-from real_sandbox import FEWER_USERS, SYSTEM_PYTHON, Box, Done, box, installed, readable_package
+from real_sandbox import SYSTEM_PYTHON, Box, Done, box, installed, readable_package
 from tiers import some
 
 from omac.domain.sidecars.sidecar import Healthy
@@ -46,12 +46,11 @@ main()
 """
 
 
-@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
-def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """Yield a user's world, with a project that is a repository."""
-    with box(request.param) as made:
-        host(made, "git init -q . && git commit -q --allow-empty -m first && mkdir src bin")
-        yield made
+@pytest.fixture
+def world(world: Box) -> Box:
+    """Return a user's world, with a project that is a repository."""
+    host(world, "git init -q . && git commit -q --allow-empty -m first && mkdir src bin")
+    return world
 
 
 @pytest.fixture

@@ -2,12 +2,11 @@
 
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from polling import eventually
-from real_sandbox import FEWER_USERS, SYSTEM_PYTHON, Box, box
+from real_sandbox import SYSTEM_PYTHON, Box
 
 SECURITY = Path(__file__).parents[2] / "SECURITY.md"
 LISTENER = """\
@@ -29,13 +28,6 @@ for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
         except PermissionError:
             print("refused")
 """
-
-
-@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
-def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """Yield a user's world."""
-    with box(request.param) as made:
-        yield made
 
 
 def free_port() -> int:

@@ -13,6 +13,9 @@ from omac.domain.kernel.ids import HostId, RunId, StreamId, run_stream
 from omac.domain.kernel.run import RunRecovered, RunStarted, RunStopped
 from omac.journal.application import Journal
 from omac.journal.codec import Codec
+from omac.journal.leaves import Contents
+from omac.journal.log_connection import JournalConnection
+from omac.journal.merkle import MerkleTree, leaf_hash
 from omac.journal.reader import ReadJournal
 
 HOST = HostId("h")
@@ -54,6 +57,19 @@ def destroyed(path: Path) -> Iterator[int]:
     for start in range(PAGE_BYTES, len(content), PAGE_BYTES):
         path.write_bytes(content[:start] + b"\xa5" * PAGE_BYTES + content[start + PAGE_BYTES :])
         yield start
+
+
+def new_leaves(path: Path) -> None:
+    """Make all leaves and the tree again from the events that the journal has now, as an attacker does who hides a
+    change."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None, factory=JournalConnection)) as connection:
+        leaves = [leaf_hash(text or b"") for _, text in Contents(connection).between(0, 1_000)]
+        tree = MerkleTree()
+        tree.extend(leaves)
+        connection.execute("DELETE FROM leaf")
+        connection.executemany("INSERT INTO leaf VALUES (?, ?)", list(enumerate(leaves, 1)))
+        connection.execute("UPDATE tree SET size = ?, peaks = ?, late = 0", (tree.size, b"".join(tree.peaks)))
+        connection.execute("UPDATE head SET position = ?", (tree.size,))
 
 
 def read(path: Path) -> list[str]:

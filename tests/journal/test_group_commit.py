@@ -322,31 +322,26 @@ async def test_catch_up_beside_appends(live: Live, path: Path) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_outcomes_are_kept_until_they_can_be_written(path: Path, nursery: trio.Nursery) -> None:
+async def test_outcomes_are_kept_until_they_can_be_written(live: Live, journal: Journal, path: Path) -> None:
     """A locked store refuses awaited appends; those that no task awaits are written later, once and in order."""
-    journal = journal_at(path)
-    try:
-        live = await start(nursery, journal)
-        holder = lock(path)
-        live.writer.submit_soon([called("one"), called("two")], CAUSE)
-        with pytest.raises(Refusal) as refused:
-            await live.writer.submit([called("asked")], CAUSE)
-        assert refused.value.reason == "journal-unavailable"
-        assert "locked" in refused.value.message
-        live.writer.submit_soon([called("three")], CAUSE)
-        with pytest.raises(Refusal):
-            await live.writer.submit([called("asked again")], CAUSE)
-        assert live.delivered == []
-        holder.close()
-        await until(lambda: len(live.delivered) >= 3)
-        await live.writer.submit([called("four")], CAUSE)
-        assert texts(live.delivered) == ["one", "two", "three", "four"]
-        assert texts(list(journal.records())) == ["one", "two", "three", "four"]
-        live.stop()
-        await live.ended.wait()
-        assert live.error is None
-    finally:
-        journal.close()
+    holder = lock(path)
+    live.writer.submit_soon([called("one"), called("two")], CAUSE)
+    with pytest.raises(Refusal) as refused:
+        await live.writer.submit([called("asked")], CAUSE)
+    assert refused.value.reason == "journal-unavailable"
+    assert "locked" in refused.value.message
+    live.writer.submit_soon([called("three")], CAUSE)
+    with pytest.raises(Refusal):
+        await live.writer.submit([called("asked again")], CAUSE)
+    assert live.delivered == []
+    holder.close()
+    await until(lambda: len(live.delivered) >= 3)
+    await live.writer.submit([called("four")], CAUSE)
+    assert texts(live.delivered) == ["one", "two", "three", "four"]
+    assert texts(list(journal.records())) == ["one", "two", "three", "four"]
+    live.stop()
+    await live.ended.wait()
+    assert live.error is None
 
 
 FULL = """
@@ -440,82 +435,69 @@ class Unreadable:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_read_that_fails_after_the_commit(path: Path, nursery: trio.Nursery) -> None:
+async def test_a_read_that_fails_after_the_commit(live: Live, journal: Journal, path: Path) -> None:
     """A committed event is never reported as refused: its caller waits until the events before it can be read."""
-    journal = journal_at(path)
-    try:
-        live = await start(nursery, journal)
-        unreadable, callers = Unreadable(journal), Callers(live)
-        append_elsewhere(path, BODY)
-        async with trio.open_nursery() as tasks:
-            tasks.start_soon(callers.append, "one")
-            await until(lambda: journal.store.head() == 2)
-            tasks.start_soon(callers.append, "two")
-            await until(lambda: journal.store.head() == 3)
-            failed = unreadable.failed
-            await until(lambda: unreadable.failed > failed)
-            with pytest.raises(Refusal, match="cannot be read right now"):
-                await live.writer.catch_up()
-            assert (callers.answers, live.delivered) == ({}, [])
-            unreadable.repair()
-        assert {name: texts(callers.recorded(name)) for name in callers.answers} == {"one": ["one"], "two": ["two"]}
-        assert texts(live.delivered) == ["other", "one", "two"]
-        live.assert_whole(3)
-        await live.writer.submit([called("three")], CAUSE)
-        assert live.delivered == list(journal.records())
-        live.stop()
-        await live.ended.wait()
-        assert live.error is None
-    finally:
-        journal.close()
+    unreadable, callers = Unreadable(journal), Callers(live)
+    append_elsewhere(path, BODY)
+    async with trio.open_nursery() as tasks:
+        tasks.start_soon(callers.append, "one")
+        await until(lambda: journal.store.head() == 2)
+        tasks.start_soon(callers.append, "two")
+        await until(lambda: journal.store.head() == 3)
+        failed = unreadable.failed
+        await until(lambda: unreadable.failed > failed)
+        with pytest.raises(Refusal, match="cannot be read right now"):
+            await live.writer.catch_up()
+        assert (callers.answers, live.delivered) == ({}, [])
+        unreadable.repair()
+    assert {name: texts(callers.recorded(name)) for name in callers.answers} == {"one": ["one"], "two": ["two"]}
+    assert texts(live.delivered) == ["other", "one", "two"]
+    live.assert_whole(3)
+    await live.writer.submit([called("three")], CAUSE)
+    assert live.delivered == list(journal.records())
+    live.stop()
+    await live.ended.wait()
+    assert live.error is None
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_news_that_could_not_be_read_are_not_forgotten(path: Path, nursery: trio.Nursery) -> None:
+async def test_news_that_could_not_be_read_are_not_forgotten(live: Live, journal: Journal, path: Path) -> None:
     """A commit of another process that could not be read is folded by itself once the store can be read again."""
-    journal = journal_at(path)
-    try:
-        live = await start(nursery, journal)
-        unreadable = Unreadable(journal)
-        append_elsewhere(path, BODY)
-        await until(lambda: unreadable.failed >= 2)
-        unreadable.repair()
-        await until(lambda: len(live.delivered) == 1)
-        live.stop()
-        await live.ended.wait()
-        assert live.error is None
-    finally:
-        journal.close()
+    unreadable = Unreadable(journal)
+    append_elsewhere(path, BODY)
+    await until(lambda: unreadable.failed >= 2)
+    unreadable.repair()
+    await until(lambda: len(live.delivered) == 1)
+    live.stop()
+    await live.ended.wait()
+    assert live.error is None
 
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("repaired", [True, False])
-async def test_committed_but_not_delivered_when_it_ends(path: Path, nursery: trio.Nursery, repaired: bool) -> None:
+async def test_committed_but_not_delivered_when_it_ends(
+    live: Live, journal: Journal, path: Path, repaired: bool
+) -> None:
     """A stopping writer reads a commit once more. If that fails, too, its caller learns that it may be recorded, not
     that it is not."""
-    journal = journal_at(path)
-    try:
-        live = await start(nursery, journal)
-        unreadable, callers = Unreadable(journal), Callers(live)
-        append_elsewhere(path, BODY)
-        async with trio.open_nursery() as tasks:
-            tasks.start_soon(callers.append, "one")
-            await until(lambda: journal.store.head() == 2)
-            if repaired:
-                unreadable.repair()
-            live.stop()
-        await live.ended.wait()
-        answer = callers.answers["one"]
+    unreadable, callers = Unreadable(journal), Callers(live)
+    append_elsewhere(path, BODY)
+    async with trio.open_nursery() as tasks:
+        tasks.start_soon(callers.append, "one")
+        await until(lambda: journal.store.head() == 2)
         if repaired:
-            live.assert_whole(2)
-            assert texts(callers.recorded("one")) == ["one"]
-        else:
-            assert isinstance(answer, Refusal)
-            assert "the journal shows whether this was recorded" in answer.message
             unreadable.repair()
-        assert texts(list(journal.records())) == ["other", "one"]
-    finally:
-        journal.close()
+        live.stop()
+    await live.ended.wait()
+    answer = callers.answers["one"]
+    if repaired:
+        live.assert_whole(2)
+        assert texts(callers.recorded("one")) == ["one"]
+    else:
+        assert isinstance(answer, Refusal)
+        assert "the journal shows whether this was recorded" in answer.message
+        unreadable.repair()
+    assert texts(list(journal.records())) == ["other", "one"]
 
 
 # ---- cancellation and backpressure ----
@@ -544,26 +526,21 @@ async def test_a_caller_that_waits_is_not_answered_twice(live: Live) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_caller_that_went_away_hears_nothing_of_a_refusal(path: Path, nursery: trio.Nursery) -> None:
+async def test_a_caller_that_went_away_hears_nothing_of_a_refusal(live: Live, path: Path) -> None:
     """A refused append does not call the `late` of a caller that went away, and the writer goes on."""
-    journal = journal_at(path)
-    try:
-        live = await start(nursery, journal)
-        late: list[Sequence[Recorded]] = []
-        holder = lock(path)
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await live.writer.submit([called("x")], CAUSE, late=late.append)
-        with pytest.raises(Refusal):
-            await live.writer.submit([called("asked")], CAUSE)
-        holder.close()
-        await live.writer.submit([called("y")], CAUSE)
-        assert late == []
-        live.assert_whole(1)
-        live.stop()
-        await live.ended.wait()
-    finally:
-        journal.close()
+    late: list[Sequence[Recorded]] = []
+    holder = lock(path)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await live.writer.submit([called("x")], CAUSE, late=late.append)
+    with pytest.raises(Refusal):
+        await live.writer.submit([called("asked")], CAUSE)
+    holder.close()
+    await live.writer.submit([called("y")], CAUSE)
+    assert late == []
+    live.assert_whole(1)
+    live.stop()
+    await live.ended.wait()
 
 
 async def test_cancelled_before_it_asks(live: Live) -> None:
@@ -646,42 +623,36 @@ async def test_what_is_queued_is_written_before_it_ends(live: Live, path: Path, 
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_last_try_before_it_ends(path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_last_try_before_it_ends(
+    live: Live, journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Outcomes that could not be written are tried once more at the end, however soon after the last try."""
     monkeypatch.setattr("omac.journal.group_commit.RETRY_S", 60)
-    journal = journal_at(path)
-    try:
-        live = await start(nursery, journal)
-        holder = lock(path)
-        live.writer.submit_soon([called("soon")], CAUSE)
-        await until(lambda: bool(live.writer._owed))
-        holder.close()
-        live.stop()
-        await live.ended.wait()
-        assert texts(list(journal.records())) == ["soon"]
-        live.assert_whole(1)
-    finally:
-        journal.close()
+    holder = lock(path)
+    live.writer.submit_soon([called("soon")], CAUSE)
+    await until(lambda: bool(live.writer._owed))
+    holder.close()
+    live.stop()
+    await live.ended.wait()
+    assert texts(list(journal.records())) == ["soon"]
+    live.assert_whole(1)
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_missing_outcomes_are_logged(path: Path, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture) -> None:
+async def test_missing_outcomes_are_logged(
+    live: Live, journal: Journal, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """A writer whose store stays locked to the end stops, and logs how many outcomes are missing."""
-    journal = journal_at(path)
-    try:
-        live = await start(nursery, journal)
-        holder = lock(path)
-        live.writer.submit_soon([called("soon")], CAUSE)
-        live.stop()
-        await live.ended.wait()
-        live.writer.submit_soon([called("late"), called("later")], CAUSE)
-        holder.close()
-        errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-        assert [line for line in errors if line.startswith("1 outcomes could not be recorded")]
-        assert [line for line in errors if line.startswith("2 outcomes came too late")]
-        assert_whole(journal.store, 0)
-    finally:
-        journal.close()
+    holder = lock(path)
+    live.writer.submit_soon([called("soon")], CAUSE)
+    live.stop()
+    await live.ended.wait()
+    live.writer.submit_soon([called("late"), called("later")], CAUSE)
+    holder.close()
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert [line for line in errors if line.startswith("1 outcomes could not be recorded")]
+    assert [line for line in errors if line.startswith("2 outcomes came too late")]
+    assert_whole(journal.store, 0)
 
 
 async def test_a_stuck_store_does_not_block_callers(

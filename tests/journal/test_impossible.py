@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from contract.journals import called, commit_now, journal_at
+from journal.damage import new_leaves
 from real_omac import omac_in
 
 from omac.domain.access.signing import CheckpointSigned, digest_of
@@ -19,9 +20,6 @@ from omac.journal.bundle import digest_of as digest_of_manifest
 from omac.journal.bundle_verification import verify_bundle
 from omac.journal.checkpoint import Checkpoint, current_checkpoint, sign, sign_note, verified, verifier_of
 from omac.journal.codec import Codec
-from omac.journal.leaves import Contents
-from omac.journal.log_connection import JournalConnection
-from omac.journal.merkle import MerkleTree, leaf_hash
 from omac.journal.proof import prove, proven
 from omac.journal.reader import Reader
 from omac.journal.signed_chain import chain_of
@@ -67,18 +65,6 @@ def kept(tmp_path: Path) -> Kept:
     path = tmp_path / "journal.db"
     notes = fill(path, "call", 2)
     return Kept(path, verified(notes[1], KEY))
-
-
-def new_leaves(path: Path) -> None:
-    """Make all leaves and the tree again from the events that the journal has now."""
-    with closing(sqlite3.connect(path, isolation_level=None, factory=JournalConnection)) as connection:
-        leaves = [leaf_hash(text or b"") for _, text in Contents(connection).between(0, 1_000)]
-        tree = MerkleTree()
-        tree.extend(leaves)
-        connection.execute("DELETE FROM leaf")
-        connection.executemany("INSERT INTO leaf VALUES (?, ?)", list(enumerate(leaves, 1)))
-        connection.execute("UPDATE tree SET size = ?, peaks = ?", (tree.size, b"".join(tree.peaks)))
-        connection.execute("UPDATE head SET position = ?", (tree.size,))
 
 
 def cut(kept: Kept) -> None:

@@ -8,15 +8,13 @@ from typing import NamedTuple
 
 import pytest
 from contract.journals import called, commit_now, journal_at
+from journal.damage import new_leaves
 
 from omac.domain.access.signing import AGGREGATE, CheckpointSigned, KeyRotated, SignedChain, digest_of
 from omac.domain.kernel.event import Draft, Event, Latest
 from omac.domain.kernel.ids import HostId, checkpoint_stream
 from omac.journal.application import Journal
 from omac.journal.checkpoint import VerifierKey, current_checkpoint, sign, verifier_of
-from omac.journal.leaves import Contents
-from omac.journal.log_connection import JournalConnection
-from omac.journal.merkle import MerkleTree, leaf_hash
 from omac.journal.reader import Reader, ReadJournal
 from omac.journal.repair import Repair
 from omac.journal.rotation import is_rotation, sign_rotation
@@ -64,17 +62,6 @@ def signed(tmp_path: Path) -> Iterator[Signed]:
     journal.close()
 
 
-def new_leaves(signed: Signed) -> None:
-    """Make all leaves and the tree again, as an attacker does who hides a change."""
-    with closing(sqlite3.connect(signed.path, isolation_level=None, factory=JournalConnection)) as connection:
-        leaves = [leaf_hash(text or b"") for _, text in Contents(connection).between(0, 1_000)]
-        tree = MerkleTree()
-        tree.extend(leaves)
-        connection.execute("DELETE FROM leaf")
-        connection.executemany("INSERT INTO leaf VALUES (?, ?)", list(enumerate(leaves, 1)))
-        connection.execute("UPDATE tree SET size = ?, peaks = ?", (tree.size, b"".join(tree.peaks)))
-
-
 def test_a_journal_that_is_whole(signed: Signed) -> None:
     """Each checkpoint of a whole journal counts as a kept root, and nothing is found."""
     with closing(Reader(str(signed.path))) as reader:
@@ -88,7 +75,7 @@ def test_a_change_with_new_leaves(signed: Signed, position: int, first: int) -> 
     """A change with new leaves, which is invisible without a checkpoint, is found as a rewrite behind the last
     checkpoint that holds."""
     signed.change(f"UPDATE event SET at = at - 1 WHERE position = {position}")
-    new_leaves(signed)
+    new_leaves(signed.path)
     assert signed.findings()[0] == (first, "rewritten")
     assert {kind for _, kind in signed.findings()} == {"rewritten"}
 
@@ -114,7 +101,7 @@ def test_a_checkpoint_is_changed(signed: Signed, what: str) -> None:
     body = CHANGES[what](body_of(signed, position))
     with closing(sqlite3.connect(signed.path, isolation_level=None)) as connection:
         connection.execute("UPDATE event SET body = ? WHERE position = ?", (body, position))
-    new_leaves(signed)
+    new_leaves(signed.path)
     assert (position, "checkpoint-invalid") in signed.findings()
 
 
@@ -123,7 +110,7 @@ def test_a_checkpoint_is_taken_out(signed: Signed) -> None:
     position = signed.positions[1]
     (kind, body) = ("SELECT kind FROM event WHERE position = 1", "SELECT body FROM event WHERE position = 1")
     signed.change(f"UPDATE event SET kind = ({kind}), body = ({body}) WHERE position = {position}")
-    new_leaves(signed)
+    new_leaves(signed.path)
     findings = signed.findings()
     assert (signed.positions[2], "checkpoint-invalid") in findings
 

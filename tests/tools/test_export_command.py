@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from contract.journals import commit_now
-from journal.test_impossible import new_leaves
+from journal.damage import new_leaves
 from polling import eventually
 from real_omac import Omac, curl, omac_in
 from tiers import some

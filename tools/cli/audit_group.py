@@ -1,14 +1,17 @@
 """`omac audit`: accesses, launches and changes of trust; subcommands answer more about single records."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.host_only import require_host
-from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json
+from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json, taking
 from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current, parse_count
+
+if TYPE_CHECKING:
+    from omac.tools.cli.audit_filters import Typed
 
 
 class AuditGroup(CommandGroup):
@@ -20,9 +23,7 @@ class AuditGroup(CommandGroup):
 audit_app = Commands(AuditGroup, no_args_is_help=False, invoke_without_command=True)
 
 
-@audit_app.callback()
-def audit(
-    context: typer.Context,
+def _typed(
     skill: Annotated[str | None, typer.Option(help="Only this skill; '' for rows without one.")] = None,
     directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and those below it.")] = None,
     session: Annotated[str | None, typer.Option(help="Only this session; '' for rows without one.")] = None,
@@ -38,6 +39,23 @@ def audit(
     text: Annotated[str | None, typer.Option(help="Only rows with this text in their path, detail or names.")] = None,
     first: Annotated[str | None, typer.Option("--from", metavar="POSITION", help="Not before this position.")] = None,
     last: Annotated[str | None, typer.Option("--to", metavar="POSITION", help="Not after this position.")] = None,
+) -> "Typed":
+    """Return the filters of the audit, as typed."""
+    from omac.tools.cli.audit_filters import Typed
+
+    return Typed(
+        skill, directory, session, actor, kind, outcome, status, method, path, text, since, until, first, last, run
+    )
+
+
+filtered = taking("typed", _typed)
+
+
+@audit_app.callback()
+@filtered
+def audit(
+    context: typer.Context,
+    typed: "Typed",
     lines: Annotated[str | None, typer.Option("-n", "--lines", metavar="N", help="Only the last N.")] = None,
     count_by: Annotated[
         str | None, typer.Option(metavar="FIELDS", help="Count accesses and changes: skill,session")
@@ -67,12 +85,8 @@ def audit(
     require_host("omac audit", "Show who used which skill.", current().environment)
     from omac.tools.cli.audit import AuditRequest
     from omac.tools.cli.audit import run as show
-    from omac.tools.cli.audit_filters import Typed, fields_of, form_of, query_of
+    from omac.tools.cli.audit_filters import fields_of, form_of, query_of
 
-    typed = Typed(
-        skill, directory, session, actor, kind, outcome, status, method, path, text, since, until, first, last,
-        run,
-    )  # fmt: skip
     request = AuditRequest(
         query_of(typed, now_ns), parse_count(lines, "--lines") if lines is not None else None, follow, journal,
         form_of(csv=csv, json=json), fields_of(count_by), after,

@@ -1,14 +1,18 @@
 """`omac export`: evidence taken out of the journal, and its verification."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from omac.domain.kernel.refusal import Refusal
+from omac.tools.cli.audit_group import filtered
 from omac.tools.cli.host_only import require_host
 from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json
 from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
+
+if TYPE_CHECKING:
+    from omac.tools.cli.audit_filters import Typed
 
 
 class ExportGroup(CommandGroup):
@@ -21,28 +25,16 @@ export_app = Commands(ExportGroup, no_args_is_help=False, invoke_without_command
 
 
 @export_app.callback()
+@filtered
 def export(
+    *,
     context: typer.Context,
     out: Annotated[str | None, typer.Option(metavar="FOLDER", help="The folder to make.")] = None,
     form: Annotated[str, typer.Option("--format", help="jsonl, csv, cloudevents, ocsf or parquet.")] = "jsonl",
     redact: Annotated[
         str | None, typer.Option(metavar="POLICY", help="Leave out these kinds or fields: secret,*.path")
     ] = None,
-    skill: Annotated[str | None, typer.Option(help="Only this skill; '' for rows without one.")] = None,
-    directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and those below it.")] = None,
-    session: Annotated[str | None, typer.Option(help="Only this session; '' for rows without one.")] = None,
-    run: Annotated[str | None, typer.Option("--run", help="Only this run.")] = None,
-    since: Annotated[str | None, typer.Option(help="Not before; as omac audit --since.")] = None,
-    until: Annotated[str | None, typer.Option(help="Not after.")] = None,
-    outcome: Annotated[str | None, typer.Option(help="completed, aborted, refused, open or done.")] = None,
-    kind: Annotated[str | None, typer.Option(help="As omac audit --kind.")] = None,
-    actor: Annotated[str | None, typer.Option(help="person, bridge, agent or omac.")] = None,
-    status: Annotated[str | None, typer.Option(help="A status, as 404; a class, 5xx; or a range, 400-499.")] = None,
-    method: Annotated[str | None, typer.Option(help="Only this HTTP method.")] = None,
-    path: Annotated[str | None, typer.Option(metavar="GLOB", help="Only these paths: '/v1/*'.")] = None,
-    text: Annotated[str | None, typer.Option(help="Only rows with this text in their path, detail or names.")] = None,
-    first: Annotated[str | None, typer.Option("--from", metavar="POSITION", help="Not before this position.")] = None,
-    last: Annotated[str | None, typer.Option("--to", metavar="POSITION", help="Not after this position.")] = None,
+    typed: "Typed",
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
@@ -60,16 +52,11 @@ def export(
             raise Refusal("misuse", f"options of {context.invoked_subcommand} go behind it")
         return 0
     require_host("omac export", "Export evidence.", current().environment)
-    from omac.tools.cli.audit_filters import Typed
     from omac.tools.cli.export import ExportOptions
     from omac.tools.cli.export import run as make
 
     if out is None:
         raise Refusal("misuse", "--out is missing: the folder to make", fix=["omac export --out ~/evidence"])
-    typed = Typed(
-        skill, directory, session, actor, kind, outcome, status, method, path, text, since, until, first, last,
-        run,
-    )  # fmt: skip
     return make(ExportOptions(form, out, typed, redact, journal, json), current().environment, now_ns)
 
 

@@ -4,6 +4,8 @@ Every option and argument of omac is a text, a list of texts or a flag. Typer wo
 that text, which takes longer than most commands.
 """
 
+import functools
+import inspect
 import os
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar
@@ -173,6 +175,27 @@ class Commands(typer.Typer):
 
     def command(self, *names: str, cls: type[TyperCommand] = Command, **settings: Any) -> Callable[..., Any]:  # type: ignore[override]  # typer lists each setting
         return super().command(*names, cls=cls, **settings)
+
+
+def taking(name: str, make: Callable[..., object]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Return a decorator of commands that share options: in the place of its parameter `name` a command takes the
+    parameters of `make`, and gets what that makes of them."""
+    parameters = inspect.signature(make).parameters
+
+    def decorated(command: Callable[..., int]) -> Callable[..., int]:
+        @functools.wraps(command)
+        def with_options(**arguments: Any) -> int:
+            made = make(**{option: arguments.pop(option) for option in parameters})
+            return command(**{name: made}, **arguments)
+
+        own = inspect.signature(command).parameters.values()
+        taken = [option for one in own for option in (parameters.values() if one.name == name else (one,))]
+        named = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in taken]
+        with_options.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]  # what typer reads
+        with_options.__annotations__ = {}  # and what it would ask first
+        return with_options
+
+    return decorated
 
 
 def first_sentence(text: str) -> str:

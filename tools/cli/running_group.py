@@ -1,6 +1,5 @@
 """The commands that run agents: `omac start` and `omac serve`, with the options of the sandbox that both take."""
 
-import functools
 import inspect
 import shutil
 from collections.abc import Callable
@@ -11,7 +10,7 @@ import typer
 from omac.domain.harness.names import NAMES, listed
 from omac.domain.kernel.refusal import quoted
 from omac.domain.sandbox.request import SandboxRequest
-from omac.tools.cli.plain_typer import Command, JournalPath, Json, Workdir
+from omac.tools.cli.plain_typer import Command, JournalPath, Json, Workdir, taking
 from omac.tools.hotpath.sandbox_options import OPTIONS, Option, parse_options
 from omac.tools.terminal.invocation import current, parse_count
 
@@ -88,28 +87,9 @@ def sandboxed(command: Callable[..., int]) -> Callable[..., int]:
                 typed += [flag] if item is True else [flag, item] if item else []
         return parse_options(typed, name)
 
-    return _spread(command, "sandbox", [_parameter(option) for option in OPTIONS if option.shared], request)
-
-
-def starting(command: Callable[..., int]) -> Callable[..., int]:
-    """Let a command take the options of `omac start`; its parameter `request` gets them as a StartRequest."""
-    return _spread(command, "request", [*inspect.signature(_start_request).parameters.values()], _start_request)
-
-
-def _spread(
-    command: Callable[..., int], name: str, parameters: list[inspect.Parameter], make: Callable[..., object]
-) -> Callable[..., int]:
-    """Let a command take `parameters` in place of its parameter `name`, which gets what is made of their values."""
-
-    @functools.wraps(command)
-    def spread(**arguments: Any) -> int:
-        values = {parameter.name: arguments.pop(parameter.name) for parameter in parameters}
-        return command(**{name: make(**values)}, **arguments)
-
-    own = [parameter for parameter in inspect.signature(command).parameters.values() if parameter.name != name]
-    spread.__annotations__ = {}  # typer asks these first
-    spread.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]  # what typer reads
-    return spread
+    options = [_parameter(option) for option in OPTIONS if option.shared]
+    request.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]  # what `taking` reads
+    return taking("sandbox", request)(command)
 
 
 def _parameter(option: Option) -> inspect.Parameter:
@@ -138,7 +118,6 @@ def _name(command: Callable[..., int]) -> str:
 def _start_request(
     *,
     context: typer.Context,
-    sandbox: SandboxRequest,
     workdir: Workdir = None,
     no_sandbox: NoSandbox = False,
     unapproved: Unapproved = None,
@@ -148,7 +127,9 @@ def _start_request(
     explain: Explain = False,
     journal: JournalPath = None,
     json: JsonOfExplanation = False,
+    sandbox: SandboxRequest,
 ) -> "StartRequest":
+    """Return the request that the options of `omac start` make."""
     from omac.tools.cli.start import StartRequest
 
     return StartRequest(
@@ -157,8 +138,11 @@ def _start_request(
     )  # fmt: skip
 
 
+starting = taking("request", _start_request)
+
+
 @starting
-def start(request: "StartRequest", harness: Agent = None) -> int:
+def start(*, harness: Agent = None, request: "StartRequest") -> int:
     """Run an agent, or any command, in one directory, with the directory's skills, in a sandbox.
 
     With a HARNESS, words after -- are arguments for that agent; without one, they are the command.
@@ -177,8 +161,9 @@ def start(request: "StartRequest", harness: Agent = None) -> int:
 
 @starting
 def continue_(
-    request: "StartRequest",
+    *,
     session: Annotated[str | None, typer.Option("-s", "--session", metavar="ID", help="That session of it.")] = None,
+    request: "StartRequest",
 ) -> int:
     """Start the agent that ran last in this project again, with its last session.
 
@@ -253,8 +238,8 @@ def stop(
 
 
 def serve(
+    *,
     context: typer.Context,
-    sandbox: SandboxRequest,
     harness: Agent = None,
     root: Annotated[
         list[str] | None, typer.Option(metavar="DIR", help="Directories below it may be activated.")
@@ -277,6 +262,7 @@ def serve(
     ] = None,
     journal: JournalPath = None,
     json: Json = False,
+    sandbox: SandboxRequest,
 ) -> int:
     """Serve the skills of many project directories, to an agent in a sandbox, until it ends or omac is stopped.
 

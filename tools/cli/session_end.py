@@ -28,7 +28,7 @@ def columns_of_report() -> int:
     return min(terminal_width(current().stderr) or WIDTH_MAX, WIDTH_MAX)
 
 
-def report_end(use: RunUse, commits: Sequence[NewCommits], workdir: str, width: int = WIDTH_MAX) -> None:
+def report_end(use: RunUse, commits: Sequence[NewCommits], workdir: str, width: int) -> None:
     """Print what the run used, what came to the branches of the project, what is gone and what was denied. `width` is
     what `columns_of_report` gave before the agent began, which may change what the terminal says of itself."""
     if use.is_empty and not commits:

@@ -1,13 +1,10 @@
 """The commands about values: `omac secrets`, `omac config`, `omac vault`, `omac unlock` and `omac settings`."""
 
-import functools
-import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omac.tools.cli.plain_typer import Commands, JournalPath, Json, Workdir
+from omac.tools.cli.plain_typer import Commands, JournalPath, Json, Workdir, taking
 from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
 
@@ -26,33 +23,8 @@ Fields = Annotated[list[str], typer.Argument(metavar="FIELD", help="The settings
 Setting = Annotated[str, typer.Argument(metavar="SETTING", help="Such as secrets.store.")]
 
 
-def on_skill(command: Callable[..., int]) -> Callable[..., int]:
-    """Let a command take the options that name one skill; its parameter `request` gets them."""
-
-    @functools.wraps(command)
-    def with_options(
-        *, skill: str, workdir: str, harness: str, shared: bool, repository: bool, journal: str, **arguments: Any
-    ) -> int:
-        from omac.tools.cli.skill_argument import SkillArgument
-        from omac.tools.compose.scope_options import Where
-
-        return command(request=SkillArgument(skill, Where(workdir, shared, harness, repository), journal), **arguments)
-
-    common = dict(inspect.signature(_options).parameters)
-    own = [
-        parameter
-        for parameter in inspect.signature(command).parameters.values()
-        if parameter.name not in ("request", "json")
-    ]
-    parameters = [common.pop("skill"), *own, *common.values()]
-    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
-    with_options.__annotations__ = {}
-    return with_options
-
-
-def _options(
+def _skill_argument(
     skill: Annotated[str, typer.Argument(metavar="SKILL", help="The skill's name.")],
-    *,
     workdir: Workdir = None,
     harness: Annotated[
         str | None, typer.Option("--harness", help="The coding agent whose skills folder counts.")
@@ -62,9 +34,15 @@ def _options(
         bool, typer.Option("--repository", help="For the same files in every worktree of its git repository.")
     ] = False,
     journal: JournalPath = None,
-    json: Json = False,
-) -> None:
-    """The options that name one skill, as typer reads them."""
+) -> "SkillArgument":
+    """Return the arguments that name one skill."""
+    from omac.tools.cli.skill_argument import SkillArgument
+    from omac.tools.compose.scope_options import Where
+
+    return SkillArgument(skill, Where(workdir, shared, harness, repository), journal)
+
+
+on_skill = taking("request", _skill_argument)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -119,8 +97,8 @@ def secrets_unset(request: "SkillArgument", names: SecretNames, json: Json = Fal
 @secrets_app.command("import")
 @on_skill
 def secrets_import(
-    request: "SkillArgument",
     source: Annotated[str, typer.Option("--from", metavar="FILE", help="NAME=value lines; - is stdin.")],
+    request: "SkillArgument",
     json: Json = False,
 ) -> int:
     """Give a skill the secrets in a file, all of them or none.

@@ -71,7 +71,7 @@ def scopes_of(where: Where) -> frozenset[WorkdirId]:
     return frozenset({own} if where.workdir is not None else {own, ids.workdir_id(os.path.realpath(".")), ids.GLOBAL})
 
 
-def harness_of(base: str, others: Sequence[str] = ()) -> str:
+def harness_of(base: str, others: Sequence[str]) -> str:
     """A harness that sees what lies in the folder `base`; `others` are bases with a skill of the same name."""
     for harness in HARNESSES:
         if harness.base == base or (base == harness.bases[-1] and harness.base not in others):

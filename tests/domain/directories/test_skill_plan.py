@@ -4,15 +4,12 @@ import shlex
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
-from pasting import words_of
 
 from omac.domain.credentials.credential import Credential, Stored
 from omac.domain.directories.directory import ActivationPlan
 from omac.domain.directories.events import MAX_BODY_BYTES, RouteStubbed, Skill
-from omac.domain.directories.skill_plan import KnownSkill, SkillPolicy, Unapproved, approve_command, plan
+from omac.domain.directories.skill_plan import KnownSkill, SkillPolicy, Unapproved, plan
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.sidecars.sidecar import Variable, environment
 from omac.domain.skills.meta import Config, FoundSkill, Health, Limits, Meta, Secret, SidecarMeta
@@ -309,14 +306,6 @@ def test_what_lacks_a_required_value_is_pending(
         stub = result.stubs["echo"]
         assert (stub.why, stub.missing, stub.fix) == ("pending-credentials", missing, fix)
         assert stub.detail == "required values are missing or refused: " + ", ".join(f"{m} (not set)" for m in missing)
-
-
-@settings(deadline=None)
-@given(st.text(min_size=1).filter(lambda text: "\0" not in text))
-def test_the_approve_command_survives_a_shell(path: str) -> None:
-    """A shell reads the pasted approve command as intended, with spaces, quotes or dollars in the path."""
-    command = words_of(approve_command(found_skill(), SkillScope(path)))
-    assert command == ["omac", "approve", "echo", "--workdir", path, "--harness", "opencode", "--hash", "sha256:1"]
 
 
 def test_a_plan_covers_every_skill_once() -> None:
