@@ -18,6 +18,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from enum import Enum, auto
 from functools import partial
 
@@ -91,9 +92,8 @@ class Writer(trio.abc.Instrument):
         self._poll_s = POLL_S
         self._owed: list[_Item] = []  # the thread's: outcomes that are not written yet
         self._committed: list[tuple[_Item, Sequence[Recorded]]] = []  # the thread's: durable, not delivered yet
-        self._retry_at = 0.0
-        self._since_checkpoint = 0
-        self._active_at = 0.0
+        self._retry_at, self._problem = 0.0, ""  # the problem that was logged, until a commit succeeds
+        self._since_checkpoint, self._active_at = 0, 0.0
         self._is_poll_due = False  # the thread's: somebody asked for one, or nothing came for a while
         self._polled_at = 0.0
         self._behind = False  # the thread's: others have appended, and that is not read yet
@@ -106,7 +106,8 @@ class Writer(trio.abc.Instrument):
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; then write what is queued and return. Raises what made it impossible to go on."""
         token = trio.lowlevel.current_trio_token()
-        thread = threading.Thread(target=self._work, args=(token,), name="omac-journal", daemon=True)
+        work = partial(copy_context().run, self._work, token)  # the context has the place where warnings go
+        thread = threading.Thread(target=work, name="omac-journal", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
@@ -301,10 +302,10 @@ class Writer(trio.abc.Instrument):
             results = self._journal.commit([item.group for item in items])
         except Refusal as refusal:
             self._retry_at = time.monotonic() + RETRY_S
-            _log.error("%s", refusal.message)
+            self._log_problem(refusal.message)
             self._owed = [item for item in items if item.kept]
             return [(item, refusal) for item in items if not item.kept]
-        self._owed = []
+        self._owed, self._problem = [], ""
         for item, result in zip(items, results, strict=True):
             if isinstance(result, Conflict):
                 answers.append((item, result))
@@ -320,7 +321,7 @@ class Writer(trio.abc.Instrument):
         except Refusal as refusal:
             if refusal.reason in FATAL:
                 raise
-            _log.error("recorded, but what others recorded before it cannot be read yet: %s", refusal.message)
+            self._log_problem(f"recorded, but what others recorded before it cannot be read yet: {refusal.message}")
             time.sleep(RETRY_S)
             return
         self._active(len(own))
@@ -351,7 +352,7 @@ class Writer(trio.abc.Instrument):
         except Refusal as refusal:
             if refusal.reason in FATAL:
                 raise
-            _log.error("%s", refusal.message)
+            self._log_problem(refusal.message)
             time.sleep(RETRY_S)
             return
         if news:
@@ -364,7 +365,12 @@ class Writer(trio.abc.Instrument):
             try:
                 self._journal.store.checkpoint()
             except Refusal as refusal:  # nothing is lost: it stays in the log
-                _log.error("%s", refusal.message)
+                self._log_problem(refusal.message)
+
+    def _log_problem(self, problem: str) -> None:
+        if problem != self._problem:
+            _log.error("%s", problem)
+        self._problem = problem
 
     def _active(self, events: int) -> None:
         self._since_checkpoint += events

@@ -20,6 +20,7 @@ import stat
 import time
 
 from omac.adapters.files import atomic, lock
+from omac.adapters.files.nearest import nearest_existing
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import PlainData
 from omac.domain.kernel.digest import sha256_hex
@@ -336,5 +337,5 @@ def _refusal(message: str, workdir: str) -> Refusal:
 
 
 def _unusable(path: str, error: OSError) -> Refusal:
-    fix = [list_command(os.path.dirname(path)), _WITHOUT]
+    fix = [list_command(nearest_existing(os.path.dirname(path))), _WITHOUT]
     return Refusal("cache-unsafe", f"the tool cache {path} cannot be used: {error.strerror or error}", fix=fix)

@@ -157,12 +157,15 @@ class Baseline:
 
 
 class Finding:
-    """The finding that `path` has a problem, `what`, and where it was put: `moved`, empty for what is reported only."""
+    """The finding that `path` has a problem, `what`, and where it was put: `moved`, empty for what is reported only. It
+    may be told `together` with others of the same text, such as the program that obeys a new file; "": it stays alone.
+    """
 
-    def __init__(self, path: str, what: str, moved: str = "") -> None:
+    def __init__(self, path: str, what: str, moved: str = "", together: str = "") -> None:
         self.path = _shortened(path, PATH_CHARACTERS_MAX)
         self.what = what
         self.moved = moved
+        self.together = together if self.path == path else ""  # a path that was cut leads nowhere
 
     def __repr__(self) -> str:
         return f"Finding({self.path!r}, {self.what!r}, {self.moved!r})"

@@ -37,6 +37,7 @@ DESCRIPTORS = 8192
 LOADED_AFTER_S = 0.5  # a program that ends sooner does not wait for what its end may not need
 LINES_MAX = 20  # of findings on the terminal: more push those out of sight that come first
 LINE_CHARACTERS_MAX = 300
+TOGETHER_MIN = 5  # files of one folder
 SHORTEST_PATH = 40  # characters of a path that are shown in any case
 REPLACED = "was replaced on the host while the program ran, which could change it from then on"
 REST = "findings"  # a file beside what was set aside
@@ -281,9 +282,10 @@ def _at_end(due: list[Record], whole: Record, name: str, state: str, report: Cal
 def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
     """Return so much of it as somebody reads, what was set aside first; all of it is in a file then."""
     findings = sorted(findings, key=lambda finding: not finding.moved)
-    is_long = len(findings) > LINES_MAX
+    told = _told(findings)
+    is_long = len(findings) > min(len(told), LINES_MAX)
     shown = []
-    for finding in findings[:LINES_MAX]:
+    for finding in told[:LINES_MAX]:
         line = str(finding)
         if len(line) > LINE_CHARACTERS_MAX:
             is_long = True
@@ -298,6 +300,25 @@ def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
         except OSError as problem:
             shown.append(f"all {len(findings)} findings cannot be written to {path}: {problem.strerror}")
     return shown
+
+
+def _told(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings, many files of one folder that are told together as one."""
+    from omac.adapters.git.inspection import Finding
+    from omac.domain.sandbox.autorun_files import described_together
+
+    files: dict[tuple[str, str], int] = {}
+    for finding in findings:
+        place = os.path.dirname(finding.path), finding.together
+        files[place] = files.get(place, 0) + 1
+    told: dict[tuple[str, str], Finding] = {}
+    for finding in findings:
+        folder, who = place = os.path.dirname(finding.path), finding.together
+        if who and files[place] >= TOGETHER_MIN:
+            told[place] = Finding(folder, described_together(folder, files[place], who))
+        else:
+            told[finding.path, str(finding)] = finding
+    return [*told.values()]
 
 
 def _launches(records: list[Record]) -> list[str]:

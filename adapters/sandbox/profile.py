@@ -59,7 +59,8 @@ def read(name: str, environment: Mapping[str, str], home: str, workdir: str) -> 
     real = os.path.realpath(path)
     if below(path, workdir) or below(real, workdir):
         message = f"the profile {_shown(path)} lies in {workdir}, where an agent may have written it"
-        fix = [f"mv {quoted(path)} {quoted(_folder(environment, home))}/"]
+        folder = _folder(environment, home)
+        fix = [f"{_maker_of(folder)}mv {quoted(path)} {quoted(folder)}/"]
         raise Refusal("settings-invalid", message, fix=fix)
     text = _text(path)
     return _ProfileReader(path, text, environment, home).request()
@@ -67,6 +68,11 @@ def read(name: str, environment: Mapping[str, str], home: str, workdir: str) -> 
 
 def _folder(environment: Mapping[str, str], home: str) -> str:
     return f"{state_paths.configuration(environment, home)}/{FOLDER}"
+
+
+def _maker_of(folder: str) -> str:
+    """The begin of a command that needs a folder: it makes the folder, where that is missing."""
+    return "" if os.path.isdir(folder) else f"mkdir -p {quoted(folder)} && "
 
 
 def _path(name: str, environment: Mapping[str, str], home: str) -> str:
@@ -83,7 +89,8 @@ def _path(name: str, environment: Mapping[str, str], home: str) -> str:
         known = []
     near = _near(name, known) or (f"; known: {', '.join(known[:8])}" if known else "")
     message = f"no profile named {_shown(name)} in {folder}{near}"
-    raise Refusal("settings-invalid", message, fix=[f"${{EDITOR:-vi}} {quoted(f'{folder}/{name}.toml')}"])
+    fix = [f"{_maker_of(folder)}${{EDITOR:-vi}} {quoted(f'{folder}/{name}.toml')}"]
+    raise Refusal("settings-invalid", message, fix=fix)
 
 
 def _text(path: str) -> str:

@@ -238,14 +238,17 @@ class Supervision:
         await self._report(stream, sidecar.ReportExit(ended, uptime_ms, detail, self._policy))
 
     async def _report(self, stream: StreamId, command: sidecar.Command) -> None:
-        """Record a fact, however long the journal is away."""
+        """Record a fact, however long the journal is away; log once why it is."""
+        problem = ""
         while True:
             try:
                 await self._engine.execute(sidecar.AGGREGATE, stream, command)
             except Refusal as refusal:
                 if refusal.reason == "stopping":  # nothing is recorded any more: this task is about to be cancelled
                     await trio.sleep_forever()
-                _log.error("%s cannot be recorded yet: %s", stream, refusal.message)
+                if refusal.message != problem:
+                    _log.error("%s cannot be recorded yet: %s", stream, refusal.message)
+                problem = refusal.message
                 await trio.sleep(RETRY_S)
             else:
                 return

@@ -4,6 +4,7 @@ import contextlib
 import json
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
@@ -156,3 +157,22 @@ def test_a_journal_that_stalls_does_not_hold_up_the_end(omac: Omac) -> None:
     assert omac.left() == []
     mark.unlink()
     assert omac.serve().end() == 0
+
+
+@pytest.mark.full
+def test_outcomes_that_cannot_be_recorded_are_reported(omac: Omac) -> None:
+    """A server that ends while another program keeps the journal locked reports that, and how many outcomes of calls
+    are missing; the next start records them."""
+    server, skill, _ = online(omac)
+    with subprocess.Popen([*CURL, "-N", f"{skill['base']}/stream"], stdout=subprocess.PIPE) as call:
+        assert call.stdout is not None
+        assert call.stdout.readline() == b"data: tick\n"
+        with contextlib.closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            server.end(seconds=60)
+    lines = server.said().splitlines()
+    assert lines.count(f"omac.journal: the journal {omac.state}/journal.db is locked by another program") == 1, lines
+    assert any(line.startswith("omac.journal: 1 outcomes could not be recorded; ") for line in lines), lines
+    omac.serve().end()
+    (row,) = omac.audit("--path", "/stream")
+    assert row["outcome"] == "aborted"

@@ -400,7 +400,7 @@ def spoil_journal(journal: Path, damage: str) -> None:
 
 
 def test_files_that_may_not_grow(omac: Omac) -> None:
-    """What the shell allows is no failure of the disk, and leaves the journal whole."""
+    """A limit of the shell is not taken for a failing disk, and leaves the journal whole."""
     small = ("bash", "-c", 'ulimit -f 40; exec "$@"', "bash")
     command = ("approve", "echo", "--workdir", str(omac.project("p", "echo")))
     refused(omac.run(*command, within=small), 5, str(omac.state), "40960 bytes", "try: ulimit -f unlimited")
@@ -712,6 +712,13 @@ def test_commands_that_do_not_exist(house: Omac, command: list[str]) -> None:
     assert (done.status, done.out) == (2, "")
     assert "Usage: " in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_group_without_a_command_prints_its_help_line_by_line(house: Omac) -> None:
+    """A group of commands, typed alone, is answered by its help, as lines."""
+    done = house.run("sandbox")
+    assert done.status == 2
+    assert done.err.startswith("Usage: omac sandbox COMMAND ...\n\n  Run commands")
 
 
 @pytest.mark.parametrize("command", [("--{}",), ("{}",), ("status", "--{}"), ("status", "{}")])

@@ -77,8 +77,9 @@ def test_a_call_prints_the_answer(house: Omac, project: Path) -> None:
     assert json.loads(house.ok("call", "echo", "/echo", "-d", f"@{house.root}/file", cwd=project))["body"] == (
         "from a file"
     )
-    piped = house.run("call", "echo", "/echo", "-d", "-", cwd=project, stdin=b"from stdin")
-    assert json.loads(piped.out)["body"] == "from stdin"
+    for word in ("-", "@-"):
+        piped = house.run("call", "echo", "/echo", "-d", word, cwd=project, stdin=b"from stdin")
+        assert json.loads(piped.out)["body"] == "from stdin"
 
 
 def raw_online(omac: Omac) -> Serving:

@@ -4,8 +4,10 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,8 @@ from polling import eventually
 from real_omac import COMMAND, Omac, curl, omac_in
 from tools.test_seal_command import folder, moment
 from tools.test_snapshots import called_often
+
+from omac.domain.sidecars.sidecar import Exited
 
 CALLS = 200
 WRITING = (
@@ -100,6 +104,26 @@ def test_calls_while_the_disk_is_full(original: tuple[Omac, Path]) -> None:
 
         try:
             eventually(lambda: counted() == refused, 25.0, f"{refused} refusals in the audit")
+        finally:
+            server.end()
+        require_whole(omac)
+
+
+@pytest.mark.full
+def test_a_sidecar_that_ends_while_the_disk_is_full(original: tuple[Omac, Path]) -> None:
+    """A server logs once that it cannot record the end of a sidecar, however often it tries, and records it later."""
+    omac, copy = original
+    with small_disk(omac, copy) as fill:
+        server = omac.serve()
+        server.activate(omac.root / "shop")
+        (sidecar,) = json.loads(omac.ok("status", "--json"))["sidecars"]
+        try:
+            fill(0)
+            os.kill(sidecar["pid"], signal.SIGKILL)
+            time.sleep(3)  # it tries every 0.5 s
+            assert server.said().count(" cannot be recorded yet: ") == 1, server.said()
+            (omac.state / "ballast").unlink()
+            eventually(lambda: omac.events(Exited), 10.0, "its end on record")
         finally:
             server.end()
         require_whole(omac)

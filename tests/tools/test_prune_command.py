@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -206,6 +208,18 @@ def test_nothing_to_prune(original: tuple[Omac, list[str], Path], host: Omac) ->
     assert host.run("journal", "prune", "--yes").status == 2
     assert len(pruned(host, "--keep", "0s")) == 1
     sound(host)
+
+
+def test_the_proposed_seal_makes_the_prune_possible(omac: Omac) -> None:
+    """A prune without a segment of that time proposes the seal of that time alone, and none where nothing is as old."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.ok("checkpoint")
+    assert "try:" not in omac.ok("journal", "prune", "--keep", "400d")
+    until = moment()
+    omac.ok("checkpoint")
+    (proposed,) = re.findall("try: omac (.*?)  #", omac.ok("journal", "prune", "--before", until))
+    omac.ok(*shlex.split(proposed))
+    assert len(pruned(omac, "--before", until)) == 1
 
 
 def test_what_was_dropped_ends_its_segment(omac: Omac) -> None:

@@ -169,10 +169,10 @@ def _target(request: CallRequest) -> tuple[str, str]:
 
 
 def _body(data: str | None) -> bytes | None:
-    """The bytes to send: the text itself, - for the standard input, @FILE for a file. Raises Refusal."""
+    """The bytes to send: the text itself, - or curl's @- for the standard input, @FILE for a file. Raises Refusal."""
     if data is None:
         return None
-    if data == "-":
+    if data in ("-", "@-"):
         return read_stdin()
     if not data.startswith("@"):
         return data.encode(errors="surrogateescape")

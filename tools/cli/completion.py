@@ -250,7 +250,9 @@ VALUES: Mapping[str, Callable[[Line, Mapping[str, str]], Iterator[Offer]]] = {  
     "method": _words("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"),
     "to": _words("vault", "keychain", "file"),
     "outcome": _words("completed", "aborted", "refused", "open", "done"),
-    "kind": _words("access", "sandbox", "guard", "skill", "secret", "config", "control"),
+    "kind": _words(
+        "access", "sandbox", "run", "guard", "skill", "secret", "config", "setting", "bridge", "export", "control"
+    ),
     "words": _commands,
     "shell": _words(*SCRIPTS),
 }

@@ -32,7 +32,8 @@ def run(
     with pruning(journal_path, partial(_known, keys=keys, environment=environment), environment, clock) as work:
         planned = work.plan(moment)
         if not planned:
-            _show_nothing(as_json, work.path)
+            sealed_by = f"--before {quoted(before)}" if before is not None else f"--keep {keep}"
+            _show_nothing(as_json, work.path, sealed_by if work.leaves_unsealed(moment) else "")
             return 0
         if not as_json:
             _show(planned)
@@ -54,12 +55,14 @@ def _known(path: str, keys: Sequence[str], environment: Mapping[str, str]) -> li
     return [*keys_in(path, (), environment), *named]
 
 
-def _show_nothing(as_json: bool, path: str) -> None:
+def _show_nothing(as_json: bool, path: str, sealed_by: str) -> None:
+    """Print that nothing is pruned; `sealed_by` are the options of the seal that mends it, "" where none does."""
     if as_json:
         print_json({"path": path, "pruned": []})
-    else:
-        print_line("nothing is pruned: no sealed segment has only events of that time")
-        print_line(f"  try: omac journal seal --journal {quoted(path)}  # seals them; then again")
+        return
+    print_line("nothing is pruned: no sealed segment has only events of that time")
+    if sealed_by:  # without them it would seal younger events, too, and the segment be too young for long
+        print_line(f"  try: omac journal seal {sealed_by} --journal {quoted(path)}  # seals them; then again")
 
 
 def _show(planned: Sequence[PlannedPrune]) -> None:

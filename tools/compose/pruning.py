@@ -74,6 +74,11 @@ class Pruning:
             self._require_signed(segment)
         return [self._planned(segment) for segment in segments]
 
+    def leaves_unsealed(self, moment: int) -> bool:
+        """Return whether events of that moment or before are in no segment."""
+        reader = self._journal.store.reader
+        return reader.position_at(moment) > reader.sealed_to()
+
     def perform(self, planned: PlannedPrune) -> Segment:
         """Drop it, and return what is left."""
         segment = planned.segment

@@ -94,7 +94,8 @@ def _report(error: Exception) -> int:
         return error.exit_code
     show = getattr(error, "show", None)  # click's own usage errors
     if show is not None:
-        error.message = printable(getattr(error, "message", ""))  # type: ignore[attr-defined]  # it quotes words
+        if type(error).__name__ != "NoArgsIsHelpError":  # whose message is a help: lines, which quote no word
+            error.message = printable(getattr(error, "message", ""))  # type: ignore[attr-defined]
         show(file=current().stderr)
         _show_example(error)
         return 2

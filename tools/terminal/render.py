@@ -106,7 +106,7 @@ def _show_gone(gone: Gone) -> None:
         where = f"sandbox {sandbox.launch} in {named(sandbox.dir)}"
         print_folded(f"{where}: ended without a record (pid {sandbox.launcher_pid} is gone)")
     if any(gone):
-        print_line("  the next omac start or omac serve records these ends")
+        print_line("  the next omac start or omac serve on their host records these ends")
 
 
 def show_registry(status: Status) -> None:

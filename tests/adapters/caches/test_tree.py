@@ -117,6 +117,11 @@ def test_no_folder_for_caches(home: Path, workdir: Path, value: str) -> None:
     assert not list(home.iterdir())
 
 
+def test_a_folder_that_cannot_be_made(workdir: Path) -> None:
+    """The proposed command lists a folder that is there."""
+    assert refused(workdir, {"XDG_CACHE_HOME": "/proc/none/caches"}).fix[0] == "ls -ld /proc"
+
+
 def test_a_home_behind_a_link(tmp_path: Path, home: Path, workdir: Path) -> None:
     """A home may lie behind a link, and the path that is granted is canonical."""
     (tmp_path / "homes").symlink_to(tmp_path)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,19 @@ def test_a_name_that_is_not_there_is_answered_with_those_that_are(home: Path) ->
     assert (
         read("work", {"XDG_CONFIG_HOME": str(home / "elsewhere")}, str(home), str(home / "project")).network == "none"
     )
+
+
+def test_the_first_profile_gets_its_folder(home: Path) -> None:
+    """The proposed commands work where no profile has ever been: they make the folder."""
+    environment = {"XDG_CONFIG_HOME": str(home / "none"), "EDITOR": "touch", "PATH": os.environ["PATH"]}
+    inside = home / "project/p.toml"
+    inside.touch(0o600)
+    for name in ("work", str(inside)):
+        with pytest.raises(Refusal) as caught:
+            read(name, environment, str(home), str(home / "project"))
+        subprocess.run(["sh", "-c", caught.value.fix[0]], env=environment, check=True)
+        (home / "none/omac" / FOLDER / f"{Path(name).stem}.toml").unlink()
+        (home / "none/omac" / FOLDER).rmdir()
 
 
 def test_no_profile_comes_from_the_project(home: Path) -> None:

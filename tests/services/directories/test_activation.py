@@ -1,6 +1,7 @@
 """services/directories/activation.py: directories come online, follow their skills, and go offline whole."""
 
 import itertools
+import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -113,15 +114,19 @@ async def test_many_approvals_cost_few_reloads(serving: Serving, skill: MakeSkil
         assert omac.directory().generation <= 1 + len(skills)
 
 
-async def test_an_approval_while_the_journal_is_away_counts_later(serving: Serving, skill: MakeSkill) -> None:
-    """omac requests the reload that an approval calls for until it can be recorded."""
+async def test_an_approval_while_the_journal_is_away_counts_later(
+    serving: Serving, skill: MakeSkill, caplog: pytest.LogCaptureFixture
+) -> None:
+    """omac requests the reload that an approval calls for until it can be recorded, and logs once why it cannot."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
         await omac.activate()
         omac.journal_fails(2, "directory.reload-requested")
         omac.approve("/w/shop", echo)
-        await omac.until(lambda: omac.skill_states() == {"echo": "ready"})
+        with caplog.at_level(logging.ERROR):
+            await omac.until(lambda: omac.skill_states() == {"echo": "ready"})
+        assert [record.name for record in caplog.records].count("omac.activation") == 1, caplog.text
 
 
 async def test_concurrent_activations_are_one(serving: Serving, skill: MakeSkill, kinds: Kinds) -> None:
@@ -348,8 +353,10 @@ async def test_a_sidecar_that_recovers_by_itself_completes_the_activation(servin
         await omac.until(lambda: omac.directory().status == "active")
 
 
-async def test_the_journal_coming_back_resumes_an_activation(serving: Serving, skill: MakeSkill) -> None:
-    """An owner whose append was refused tries again; it neither gives up nor ends omac."""
+async def test_the_journal_coming_back_resumes_an_activation(
+    serving: Serving, skill: MakeSkill, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An owner whose append was refused tries again, and logs why once; it neither gives up nor ends omac."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -357,7 +364,10 @@ async def test_the_journal_coming_back_resumes_an_activation(serving: Serving, s
         steps = ("skill.appeared", "sidecar.spawn-requested", "sidecar.started", "route.mounted", "directory.activated")
         for kind in steps:
             omac.journal_fails(2, kind)
-        assert (await omac.activate()).state == "active"
+        with caplog.at_level(logging.ERROR):
+            assert (await omac.activate()).state == "active"
+        own = [record for record in caplog.records if record.name in ("omac.activation", "omac.supervision")]
+        assert len(own) == len(steps) - 1, caplog.text  # the last two are one transaction
 
 
 async def test_a_reload_is_never_swallowed_by_a_settling_sidecar(serving: Serving, skill: MakeSkill) -> None:
