@@ -38,7 +38,7 @@ def test_each_command_has_a_page(house: Omac, words: tuple[str, ...]) -> None:
     assert f"{'-'.join(('omac', *words))} - " in text
     assert " ".join(("omac", *words)) in text
     if words not in (("sandbox", "run"), ("hook", "pre-tool-use"), ("hook", "session-start"), ("hook", "session-end")):
-        help_ = house.process(*words, "--help").out
+        help_ = house.ok("help", *words)
         options = [line.split()[0].rstrip(",") for line in help_.splitlines() if line.startswith("  -")]
         assert [option for option in options if option not in text] == []
 
