@@ -25,7 +25,6 @@ from omac.adapters.linux.home import home_of
 from omac.domain.kernel import PlainData
 from omac.domain.kernel.digest import sha256_hex
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
-from omac.domain.sandbox.confinement import DENY, WRITE, Entry
 from omac.domain.sandbox.tool_cache import cache_id
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
@@ -100,20 +99,16 @@ def open_cache(workdir: str, environment: Mapping[str, str]) -> ToolCache:
         root.close()
 
 
-def cache_of(workdir: str, environment: Mapping[str, str]) -> ToolCache:
-    """Return the cache that `open_cache` would return, to be shown and not to be used: nothing is inspected, made or
-    held. Raises Refusal (cache-unsafe)."""
-    root = root_of(environment)
-    return ToolCache(root, os.path.join(root, identity_of(workdir), TOOLS), -1)
+def held_path(workdir: str, environment: Mapping[str, str]) -> str:
+    """Return the path of the cache, as `open_cache` makes it, which nobody removes until this process ends. Raises
+    Refusal: cache-unsafe, contention."""
+    return open_cache(workdir, environment).path
 
 
-def entries(cache: ToolCache) -> tuple[Entry, ...]:
-    """Return the entries for a sandbox: a grant of its cache, and a denial of other workdirs' caches, which also holds
-    where a folder above is granted."""
-    return (
-        Entry(cache.root, DENY, "tool caches of other workdirs"),
-        Entry(cache.path, WRITE, "tool cache of the workdir"),
-    )
+def path_of(workdir: str, environment: Mapping[str, str]) -> str:
+    """Return the path of the cache that `open_cache` would return; nothing is inspected, made or held. Raises Refusal
+    (cache-unsafe)."""
+    return os.path.join(root_of(environment), identity_of(workdir), TOOLS)
 
 
 def root_of(environment: Mapping[str, str]) -> str:

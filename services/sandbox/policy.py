@@ -43,7 +43,7 @@ from omac.services.sandbox.settled import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omac.domain.sandbox.request import SandboxRequest
-    from omac.services.sandbox.ports import ConfigListing, EnforcedLimits, GitLayout, GrantedCache, SandboxPorts
+    from omac.services.sandbox.ports import ConfigListing, EnforcedLimits, GitLayout, SandboxPorts
 
 RUN = "/run/omac"  # inside: what a server hands to its agent
 TEMPORARY = "/tmp"  # noqa: S108  # inside: a folder of the sandbox's own
@@ -63,7 +63,7 @@ class SandboxPlan:
         self.placeholders = ports.sandboxing.placeholders(ports.state)
         names = HiddenNames(env_files=not request.allow_env_files, patterns=request.deny_names)
         self.search = HiddenSearch(names, ports)
-        self.cache: GrantedCache | None = None
+        self.cache = ""  # the folder; empty: an ephemeral one
         self.argv: list[str] = []
         self.exposed = False
         self.changeable_journals: list[str] = []
@@ -125,7 +125,7 @@ class _Composition:
                 refuse_own(path, own_path, "omac's own and in no sandbox", "omac status")
             refuse_own(path, caches, "where each project's tools have a cache of their own", "omac cache list")
         if not request.ephemeral_cache:
-            find = ports.caches.cache_of if request.explain else ports.caches.open_cache
+            find = ports.caches.path_of if request.explain else ports.caches.held_path
             made.cache = find(self._trees[0], self._host)
         entries, warnings = self._entries()
         own.refuse_writable(entries, self._trees)
@@ -286,14 +286,14 @@ class _Composition:
     def _caches(self, entries: list[Entry]) -> list[Entry]:
         """Return entries that grant this project's tool cache, and deny all others, whatever `entries` grant around
         them."""
+        root, files, others = self._ports.caches.root_of(self._host), self._ports.files, "tool caches of other workdirs"
         if self._plan.cache:
-            return [*self._ports.caches.entries(self._plan.cache)]
-        root, files = self._ports.caches.root_of(self._host), self._ports.files
+            return [Entry(root, DENY, others), Entry(self._plan.cache, WRITE, "tool cache of the workdir")]
         around = governing(entries, root)
         can_make = around is not None and around.access == WRITE and files.is_folder(folder_of(root))
         missing = "folder" if can_make and not files.exists(root) else ""
         return [
-            Entry(root, DENY, "tool caches of other workdirs", made=missing),
+            Entry(root, DENY, others, made=missing),
             Entry(EPHEMERAL, PRIVATE, "tool caches, gone with the sandbox"),
         ]
 
@@ -353,8 +353,8 @@ class _Composition:
     def _environment(self) -> dict[str, str]:
         made, request, host, workdir = self._plan, self._request, self._host, self._trees[0]
         auth = harness_named(request.harness).auth_variables(host) if request.harness else ()
-        cache = made.cache.path if made.cache else EPHEMERAL
-        own = tool_cache.variables(cache, request.redirect_xdg, ephemeral=made.cache is None)
+        cache = made.cache or EPHEMERAL
+        own = tool_cache.variables(cache, request.redirect_xdg, ephemeral=not made.cache)
         own |= {"HOME": self._home, "PWD": workdir, "TMPDIR": TEMPORARY, "OMAC_SANDBOX": "1", "OMAC_WORKDIR": workdir}
         if request.bridge_token:
             own["OMAC_CONTROL_TOKEN_FILE"] = f"{RUN}/bridge.token"
@@ -365,7 +365,7 @@ class _Composition:
         if request.ssh_agent:
             own["SSH_AUTH_SOCK"] = host["SSH_AUTH_SOCK"]
         if request.run:  # by a server or a start: what it launches is told where it is
-            kept, shown = made.cache is not None, request.allow_env_files
+            kept, shown = bool(made.cache), request.allow_env_files
             ports = tuple(request.open_ports)
             own[VARIABLE] = briefing(BriefingFacts(tuple(self._trees), cache, kept, request.network, not shown, ports))
         if request.guard_scratch:

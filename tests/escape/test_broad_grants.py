@@ -95,6 +95,16 @@ def test_what_omac_gives_is_there(world: Box) -> None:
         assert (world.home / ".claude/settings.json").read_text() == "{}"
 
 
+def test_caches_of_other_projects_stay_hidden(world: Box) -> None:
+    """A grant around the tool caches shows this project's cache, and no other's."""
+    assert world.run("true").status == 0  # makes the folder of all caches
+    other = world.give(world.home / ".cache/omac/0123456789ab/tools/x", SECRET)
+    script = f"cat {other}; touch {other.parent}/planted; touch $OMAC_CACHE_DIR/x && echo mine"
+    for options in (("--read", str(world.home)), ("--allow", str(world.home / ".cache"))):
+        assert world.run("sh", "-c", script, options=options).out == "mine\n"
+        assert not (other.parent / "planted").exists()
+
+
 CONNECT = """\
 import socket, sys
 for path in sys.argv[1:]:
