@@ -31,6 +31,7 @@ from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal
 from omac.journal.application import CommitGroup, Journal
 from omac.journal.feed import Feed
 from omac.journal.judgement import Conflict
+from omac.journal.problem_log import ProblemLog
 
 BATCH_MAX = 4_096  # callers in one transaction
 QUEUE_MAX = 16_384  # callers that may be under way; more are refused
@@ -92,7 +93,7 @@ class Writer(trio.abc.Instrument):
         self._poll_s = POLL_S
         self._owed: list[_Item] = []  # the thread's: outcomes that are not written yet
         self._committed: list[tuple[_Item, Sequence[Recorded]]] = []  # the thread's: durable, not delivered yet
-        self._retry_at, self._problem = 0.0, ""  # the problem that was logged, until a commit succeeds
+        self._retry_at, self._problems = 0.0, ProblemLog(_log)
         self._since_checkpoint, self._active_at = 0, 0.0
         self._is_poll_due = False  # the thread's: somebody asked for one, or nothing came for a while
         self._polled_at = 0.0
@@ -302,10 +303,11 @@ class Writer(trio.abc.Instrument):
             results = self._journal.commit([item.group for item in items])
         except Refusal as refusal:
             self._retry_at = time.monotonic() + RETRY_S
-            self._log_problem(refusal.message)
+            self._problems.met(refusal.message)
             self._owed = [item for item in items if item.kept]
             return [(item, refusal) for item in items if not item.kept]
-        self._owed, self._problem = [], ""
+        self._owed = []
+        self._problems.over()
         for item, result in zip(items, results, strict=True):
             if isinstance(result, Conflict):
                 answers.append((item, result))
@@ -321,7 +323,7 @@ class Writer(trio.abc.Instrument):
         except Refusal as refusal:
             if refusal.reason in FATAL:
                 raise
-            self._log_problem(f"recorded, but what others recorded before it cannot be read yet: {refusal.message}")
+            self._problems.met(f"recorded, but what others recorded before it cannot be read yet: {refusal.message}")
             time.sleep(RETRY_S)
             return
         self._active(len(own))
@@ -352,7 +354,7 @@ class Writer(trio.abc.Instrument):
         except Refusal as refusal:
             if refusal.reason in FATAL:
                 raise
-            self._log_problem(refusal.message)
+            self._problems.met(refusal.message)
             time.sleep(RETRY_S)
             return
         if news:
@@ -365,12 +367,7 @@ class Writer(trio.abc.Instrument):
             try:
                 self._journal.store.checkpoint()
             except Refusal as refusal:  # nothing is lost: it stays in the log
-                self._log_problem(refusal.message)
-
-    def _log_problem(self, problem: str) -> None:
-        if problem != self._problem:
-            _log.error("%s", problem)
-        self._problem = problem
+                self._problems.met(refusal.message)
 
     def _active(self, events: int) -> None:
         self._since_checkpoint += events

@@ -20,6 +20,7 @@ from omac.domain.sidecars import sidecar
 from omac.domain.sidecars.sidecar import Sidecar
 from omac.domain.skills.registration import ApprovalRevoked, Approved, Deregistered, Registered
 from omac.domain.skills.repository import is_repository
+from omac.journal.problem_log import ProblemLog
 from omac.services.kernel.engine import JOURNAL_AWAY, Engine, first, together
 from omac.services.kernel.owners import Owners
 from omac.services.skills.registrar import Registrar
@@ -43,7 +44,7 @@ class Activation:
         self._harness = harness
         self._discovering_shared: trio.Event | None = None  # that of the discovery that is under way
         self._owners = Owners(self._act, lambda stream: self._state(stream).status != "offline")
-        self._problems: dict[StreamId, str] = {}  # that were logged, of directories where the last try failed
+        self._problems: dict[StreamId, ProblemLog] = {}  # of directories where the last try failed
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own directories until cancelled."""
@@ -95,9 +96,8 @@ class Activation:
             else:
                 await self._engine.moved([stream, *(self._target(stream, skill) for skill in sidecars)], seen)
         except Refusal as refusal:  # the journal is away, or someone was first: the state says what to do next
-            if self._problems.get(stream) != refusal.message:
-                _log.error("%s: %s", state.path or "what all directories share", refusal.message)
-            self._problems[stream] = refusal.message
+            problems = self._problems.setdefault(stream, ProblemLog(_log))
+            problems.met(f"{state.path or 'what all directories share'}: {refusal.message}")
             await trio.sleep(RETRY_S)
         else:
             self._problems.pop(stream, None)
@@ -121,7 +121,7 @@ class Activation:
     async def _reload(self, stream: StreamId, generation: int, cause: Cause) -> None:
         """A person changed something about this directory: look at it again, once `generation` has settled."""
         await self._engine.until([stream], lambda: not self._is_activating(stream, generation))
-        problem = ""
+        problems = ProblemLog(_log)
         while (state := self._state(stream)).generation == generation:  # a later one has seen the change
             try:
                 await self._execute(stream, directory.RequestReload(), cause)
@@ -129,9 +129,7 @@ class Activation:
                 if refusal.reason not in JOURNAL_AWAY:
                     _log.info("%s", refusal.message)  # it went offline meanwhile: nothing to look at
                     return
-                if refusal.message != problem:
-                    _log.error("%s: %s", state.path, refusal.message)
-                problem = refusal.message
+                problems.met(f"{state.path}: {refusal.message}")
                 await trio.sleep(RETRY_S)
 
     def _revoke(self, target: StreamId, cause: Cause) -> None:

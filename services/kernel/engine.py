@@ -23,6 +23,7 @@ from omac.domain.kernel.ids import HostId, StreamId, TokenDigest, key_of, namesp
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
 from omac.journal.group_commit import Answered, Late, Writer
+from omac.journal.problem_log import ProblemLog
 from omac.journal.snapshot_store import SnapshotStore
 from omac.services.kernel.execution import Execution
 from omac.services.kernel.restoring import KeptSnapshots, restored
@@ -163,7 +164,7 @@ class Engine(Execution):
                 self._wake(stream)
 
     async def _record_revocation(self, stream: StreamId, work: Callable[[], Awaitable[object]]) -> None:
-        problem = ""
+        problems = ProblemLog(_log)
         while True:
             try:
                 await work()
@@ -171,9 +172,7 @@ class Engine(Execution):
             except Refusal as refusal:
                 if not refusal.reason.startswith(("journal", "contention")):
                     return  # there is nothing to take away, or omac ends
-                if refusal.message != problem:
-                    _log.error("%s: what was revoked is not recorded yet: %s", stream, refusal.message)
-                problem = refusal.message
+                problems.met(f"{stream}: what was revoked is not recorded yet: {refusal.message}")
                 await trio.sleep(RETRY_S)
 
     async def catch_up(self) -> None:

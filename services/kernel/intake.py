@@ -16,6 +16,7 @@ from omac.domain.sandbox import launch
 from omac.domain.sandbox.launch import Lose, Sandbox
 from omac.domain.sandbox.reaction import react
 from omac.journal.inbox import Inbox
+from omac.journal.problem_log import ProblemLog
 from omac.journal.spool import open_folder
 from omac.services.kernel.engine import Engine, together
 from omac.services.kernel.ingestion import ingest
@@ -42,7 +43,7 @@ class Intake:
         While they cannot be recorded they stay where they are.
         """
         waiting: frozenset[str] = frozenset()  # what cannot follow yet is tried again when something has changed
-        seen, reported = -1, ""
+        seen, problems = -1, ProblemLog(_log)
         while True:
             stamp = self._inbox.stamp()
             if stamp != seen:
@@ -51,12 +52,11 @@ class Intake:
                     if there != waiting:
                         await self.take_in()
                 except Refusal as refusal:
-                    if refusal.message != reported:
-                        _log.error("%s", refusal.message)
-                    reported = refusal.message
+                    problems.met(refusal.message)
                     await trio.sleep(RETRY_S)
                     continue
-                waiting, reported = there & self._inbox.names(), ""
+                waiting = there & self._inbox.names()
+                problems.over()
                 if self._engine.clock() - stamp > TICK_NS:  # else another file may come with the same stamp
                     seen = stamp
             if changed is None:

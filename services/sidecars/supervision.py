@@ -16,6 +16,7 @@ from omac.domain.sidecars import reaction, sidecar
 from omac.domain.sidecars.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec, SpawnRequested
 from omac.domain.skills.meta import Health
 from omac.domain.skills.scope import SkillScope
+from omac.journal.problem_log import ProblemLog
 from omac.services.credentials.values import Credentials, SecretsMissing
 from omac.services.kernel.engine import Engine, first
 from omac.services.kernel.owners import Owners
@@ -239,16 +240,14 @@ class Supervision:
 
     async def _report(self, stream: StreamId, command: sidecar.Command) -> None:
         """Record a fact, however long the journal is away; log once why it is."""
-        problem = ""
+        problems = ProblemLog(_log)
         while True:
             try:
                 await self._engine.execute(sidecar.AGGREGATE, stream, command)
             except Refusal as refusal:
                 if refusal.reason == "stopping":  # nothing is recorded any more: this task is about to be cancelled
                     await trio.sleep_forever()
-                if refusal.message != problem:
-                    _log.error("%s cannot be recorded yet: %s", stream, refusal.message)
-                problem = refusal.message
+                problems.met(f"{stream} cannot be recorded yet: {refusal.message}")
                 await trio.sleep(RETRY_S)
             else:
                 return
