@@ -2,6 +2,10 @@
 
 import os
 
+from omac.domain.kernel.refusal import list_command, quoted
+
+FILES_LOW, BYTES_LOW = 100, 1 << 20  # a disk lacks the one where it still has the other
+
 
 def make_private(folder: str) -> None:
     """Make a folder and those above it that are missing, each 0700 whatever the umask: who can change a folder above
@@ -10,3 +14,32 @@ def make_private(folder: str) -> None:
     if not os.path.isdir(folder):
         make_private(os.path.dirname(folder))
         os.makedirs(folder, 0o700, exist_ok=True)
+
+
+def lacks_files(folder: str) -> bool:
+    """Return whether the disk of a folder has room, but hardly a file left that can be made."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
+    return 0 <= disk.f_favail < FILES_LOW and disk.f_files > 0 and disk.f_bavail * disk.f_frsize >= BYTES_LOW
+
+
+def room_command(folder: str) -> str:
+    """Return the command that shows the room of a disk: that of a folder, or of the nearest above it that exists."""
+    there = _nearest(folder)
+    return f"df {'-i' if lacks_files(there) else '-h'} {quoted(there)}"
+
+
+def write_command(error: OSError, folder: str) -> str:
+    """Return the command that shows why a file in a folder cannot be written: the disk is full, or else the modes."""
+    import errno  # errors alone need it
+
+    return room_command(folder) if error.errno in (errno.ENOSPC, errno.EDQUOT) else list_command(_nearest(folder))
+
+
+def _nearest(folder: str) -> str:
+    folder = os.path.abspath(folder)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return folder

@@ -26,6 +26,7 @@ from omac.domain.kernel.digest import sha256_hex
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.sandbox.confinement import DENY, WRITE, Entry
 from omac.domain.sandbox.tool_cache import cache_id
+from omac.journal.folders import write_command
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
@@ -336,5 +337,5 @@ def _refusal(message: str, workdir: str) -> Refusal:
 
 
 def _unusable(path: str, error: OSError) -> Refusal:
-    fix = [list_command(os.path.dirname(path)), _WITHOUT]
+    fix = [write_command(error, os.path.dirname(path)), _WITHOUT]
     return Refusal("cache-unsafe", f"the tool cache {path} cannot be used: {error.strerror or error}", fix=fix)
