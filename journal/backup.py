@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
 from omac.journal.file import connect_for_reading, reading, refusal_of
+from omac.journal.folders import write_command
 from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import RESTORING, Mark
 from omac.journal.segment import (
@@ -313,4 +314,4 @@ def _unwritable(path: str, error: OSError) -> Refusal:
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.lexists(folder):
         return Refusal(reason, f"{path} cannot be written: {folder} does not exist", fix=[f"mkdir -p {quoted(folder)}"])
-    return Refusal(reason, f"{path} cannot be written: {error.strerror}", fix=[list_command(folder)])
+    return Refusal(reason, f"{path} cannot be written: {error.strerror}", fix=[write_command(error, folder)])

@@ -14,6 +14,7 @@ from omac.domain.kernel.locks import NO_LOCKS, without_locks
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import shown_size
 from omac.journal.event_kinds import SCHEMA
+from omac.journal.folders import lacks_files, room_command, write_command
 from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import Mark
 from omac.journal.segment import SUFFIX, Segment, SegmentError, SegmentPrunedMeanwhile, folder_of, require_plain
@@ -136,8 +137,8 @@ def _has_locks(folder: str) -> bool:
 def _disk_full(path: str) -> Refusal:
     """Return the refusal of a journal whose disk is full. Where its write-ahead log takes much of that, a copy without
     one can take the journal's place."""
-    named, folder = quoted(path), quoted(os.path.dirname(path) or ".")
-    message, fix = f"the disk of the journal {path} is full", [f"df -h {folder}"]
+    named = quoted(path)
+    message, fix = f"the disk of the journal {path} is full", [room_command(os.path.dirname(path))]
     try:
         log, disk = os.path.getsize(path + "-wal"), os.statvfs(path)
     except OSError:
@@ -173,9 +174,8 @@ def restore_commands(path: str) -> list[str]:
 
 def disk_refusal(error: OSError, path: str) -> Refusal:
     """Return the refusal of a file that cannot be written beside the journal at `path`."""
-    folder = quoted(os.path.dirname(path) or ".")
     message = f"{error.filename or path} cannot be written: {error.strerror}"
-    return Refusal("journal-unavailable", message, fix=[f"df -h {folder}", f"ls -ld {folder}"])
+    return Refusal("journal-unavailable", message, fix=[write_command(error, os.path.dirname(path) or ".")])
 
 
 def segment_refusal(error: SegmentError, path: str) -> Refusal:
@@ -272,7 +272,10 @@ _ENDS = """
 
 
 def _is_for_room(error: BaseException, path: str) -> bool:
-    """Return whether SQLite found no room for the index of a write-ahead log, which it tells as any failure."""
+    """Return whether SQLite found no room for the index of a write-ahead log, or no file for one, which it tells as any
+    failure."""
+    if "unable to open" in str(error):
+        return lacks_files(os.path.dirname(path) or ".")
     if "disk I/O" not in str(error):
         return False
     try:

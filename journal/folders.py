@@ -1,6 +1,10 @@
-"""Folders of omac's own: a journal, and what belongs to it or lies beside it."""
+"""Folders of omac's own, of a journal and what lies beside it: made, and shown with the files that may be missing."""
 
 import os
+
+from omac.domain.kernel.refusal import list_command, quoted
+
+FILES_LOW, BYTES_LOW = 100, 1 << 20  # a disk lacks the one where it still has the other
 
 
 def make_private(folder: str) -> None:
@@ -10,3 +14,38 @@ def make_private(folder: str) -> None:
     if not os.path.isdir(folder):
         make_private(os.path.dirname(folder))
         os.makedirs(folder, 0o700, exist_ok=True)
+
+
+def nearest_existing(path: str) -> str:
+    """Return a path as an absolute one, or the nearest folder above it that exists."""
+    path = os.path.abspath(path)
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def look_at(path: str) -> str:
+    """The command that lists a path, or the nearest folder above it that exists."""
+    return list_command(nearest_existing(path))
+
+
+def lacks_files(folder: str) -> bool:
+    """Return whether the disk of a folder has room, but hardly a file left that can be made."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
+    return 0 <= disk.f_favail < FILES_LOW and disk.f_files > 0 and disk.f_bavail * disk.f_frsize >= BYTES_LOW
+
+
+def room_command(folder: str) -> str:
+    """Return the command that shows the room of a disk: that of a folder, or of the nearest above it that exists."""
+    there = nearest_existing(folder)
+    return f"df {'-i' if lacks_files(there) else '-h'} {quoted(there)}"
+
+
+def write_command(error: OSError, folder: str) -> str:
+    """Return the command that shows why a file in a folder cannot be written: the disk is full, or else the modes."""
+    import errno  # errors alone need it
+
+    return room_command(folder) if error.errno in (errno.ENOSPC, errno.EDQUOT) else look_at(folder)

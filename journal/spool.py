@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
+from omac.journal.folders import write_command
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Spool:
             os.fsync(folder)
 
     def _not_recorded(self, kind: str, error: OSError) -> Refusal:
-        fix = [f"df -h {quoted(self.folder)}", list_command(self.folder)]
+        fix = [write_command(error, self.folder)]
         message = f"{kind} cannot be recorded in {self.folder}: {error.strerror}"
         return Refusal("journal-unavailable", message, fix=fix)
 

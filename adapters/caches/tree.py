@@ -20,12 +20,12 @@ import stat
 import time
 
 from omac.adapters.files import atomic, lock
-from omac.adapters.files.nearest import nearest_existing
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import PlainData
 from omac.domain.kernel.digest import sha256_hex
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.sandbox.tool_cache import cache_id
+from omac.journal.folders import write_command
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
@@ -332,5 +332,5 @@ def _refusal(message: str, workdir: str) -> Refusal:
 
 
 def _unusable(path: str, error: OSError) -> Refusal:
-    fix = [list_command(nearest_existing(os.path.dirname(path))), _WITHOUT]
+    fix = [write_command(error, os.path.dirname(path)), _WITHOUT]
     return Refusal("cache-unsafe", f"the tool cache {path} cannot be used: {error.strerror or error}", fix=fix)

@@ -35,11 +35,10 @@ from omac.adapters.credentials.vault_format import (
     unseal,
 )
 from omac.adapters.files import atomic, bounded, lock
-from omac.adapters.files.nearest import nearest_existing
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.journal.folders import make_private
+from omac.journal.folders import make_private, write_command
 
 NOTE_BYTES_MAX = 4_096  # a path
 LOCK_WAIT_S = 10.0
@@ -231,5 +230,4 @@ class Vault:
             raise Refusal("value-refused", f"the vault {self.path} is unchanged: {error}") from None
         except OSError as error:
             message = f"the vault {self.path} cannot be used, and is unchanged: {error.strerror}"
-            there = quoted(nearest_existing(os.path.dirname(self.path)))
-            raise Refusal("vault-unusable", message, fix=[f"df -h {there}", f"ls -ld {there}"]) from None
+            raise Refusal("vault-unusable", message, fix=[write_command(error, os.path.dirname(self.path))]) from None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from omac.adapters.files import lock
-from omac.adapters.files.nearest import look_at
 from omac.domain.kernel.digest import sha256_hex
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.kernel.state_paths import EXPOSED, LINK, MARKS
+from omac.journal.folders import look_at
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:

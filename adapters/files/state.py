@@ -14,7 +14,6 @@ from contextlib import AbstractAsyncContextManager
 
 from omac.adapters.files import atomic, bounded, lock
 from omac.adapters.files import journal_in_use as in_use
-from omac.adapters.files.nearest import nearest_existing
 from omac.adapters.files.signing_keys import KEY_BYTES, SigningKeys
 from omac.adapters.files.subject_keys import SubjectKeyFiles
 from omac.adapters.linux import process_identity
@@ -24,7 +23,7 @@ from omac.domain.kernel.ids import LOG_DIGITS, HostId, RunId, WorkdirId
 from omac.domain.kernel.locks import NO_LOCKS, without_locks
 from omac.domain.kernel.refusal import Refusal, list_command, problem_of, quoted
 from omac.domain.kernel.run import Run
-from omac.journal.folders import make_private
+from omac.journal.folders import make_private, nearest_existing, room_command
 
 SERVER_LOCK = ".server.lock"  # behind a journal's path
 SIGNING_KEY = "signing.key"  # of journal.db
@@ -345,7 +344,7 @@ class StateDir:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 full = f"the disk of the state directory {self.path} is full"
-                raise Refusal("state-unusable", full, fix=[f"df -h {quoted(self.path)}"]) from error
+                raise Refusal("state-unusable", full, fix=[room_command(self.path)]) from error
             if error.errno in NO_LOCKS:
                 raise without_locks(self.path) from error
             self.require_own()

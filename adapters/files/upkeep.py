@@ -9,12 +9,11 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 
-from omac.adapters.files.nearest import nearest_existing
 from omac.adapters.files.state import StateDir
 from omac.adapters.files.without_links import opened_path
 from omac.domain.kernel.ids import RunId
 from omac.domain.sandbox.own_files import Flaw, private_mode
-from omac.journal.folders import make_private
+from omac.journal.folders import make_private, nearest_existing
 
 ENTRIES_MAX = 10_000  # in one folder: what is beyond is left to the next time
 RUN_DEPTH = 3  # run/ID/logs/FILE, below the state directory
@@ -26,7 +25,7 @@ def flaws_of(state: StateDir, public: Collection[str] = (), unended: Collection[
     which others may read and not change; `unended` are runs whose end is not recorded."""
     flaws = [flaw for path in map(_resolved, public) if (flaw := _flaw(path, is_secret=False))]
     if not os.path.isdir(state.path):
-        there = nearest_existing(os.path.abspath(state.path))
+        there = nearest_existing(state.path)
         if not os.path.isdir(there):
             return (*flaws, Flaw("not-a-folder", there))
         return (*flaws, Flaw("missing", state.path) if os.access(there, os.W_OK) else Flaw("read-only", there))
@@ -44,7 +43,7 @@ def flaws_of(state: StateDir, public: Collection[str] = (), unended: Collection[
 def free_bytes_at(path: str) -> int:
     """Return the bytes that this user can still write on the disk of a path, which need not exist; 0 where its files
     have run out. Raises OSError."""
-    figures = os.statvfs(nearest_existing(os.path.abspath(path)))
+    figures = os.statvfs(nearest_existing(path))
     if figures.f_files and not figures.f_favail:
         return 0
     return figures.f_bavail * figures.f_frsize

@@ -18,8 +18,8 @@ from omac.adapters.files import atomic, lock
 from omac.adapters.git import refs
 from omac.adapters.git.launch_record import Record, parsed
 from omac.adapters.linux import process_identity
-from omac.domain.kernel.refusal import Refusal, list_command, quoted
-from omac.journal.folders import make_private
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.folders import make_private, write_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class Pending:
             atomic.write_all(record.descriptor, line)
         except OSError as problem:
             message = f"the list of files to inspect cannot be written to {self.folder}: {problem.strerror}"
-            raise Refusal("state-unusable", message, fix=[f"df -h {quoted(self.folder)}"]) from problem
+            raise Refusal("state-unusable", message, fix=[write_command(problem, self.folder)]) from problem
 
 
 class _Compared:
@@ -226,7 +226,7 @@ class _Compared:
             self._lock = lock.open_file(f"{folder}/{_LOCK}")
         except OSError as problem:
             message = f"the folder {folder} cannot be used: {problem.strerror}"
-            raise Refusal("state-unusable", message, fix=[list_command(folder)]) from problem
+            raise Refusal("state-unusable", message, fix=[write_command(problem, folder)]) from problem
         try:
             lock.acquire(self._lock)
             self._others = self._pending.others(self._own)

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from omac.adapters.files import atomic, bounded
 from omac.adapters.files.lock import hold_opened
-from omac.adapters.files.nearest import look_at, nearest_existing
 from omac.adapters.linux.home import home_of
 from omac.domain.harness.harness import Harness
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.state_paths import configuration
+from omac.journal.folders import nearest_existing, write_command
 
 BYTES_MAX = 4 * 1024 * 1024
 CONFIGURATION = ".config"  # in the home; XDG_CONFIG_HOME names another place for it
@@ -135,7 +135,7 @@ def opened(file: AgentFile) -> Iterator[OpenedFile]:
             yield OpenedFile(file, folder)
     except OSError as error:
         message = f"{file.path} cannot be changed: {error.strerror or error}"
-        raise Refusal("state-unusable", message, fix=[look_at(file.folder)]) from error
+        raise Refusal("state-unusable", message, fix=[write_command(error, file.folder)]) from error
 
 
 def digest_of(content: bytes | None) -> str:

@@ -14,10 +14,9 @@ import os
 
 from omac.adapters.files import atomic, bounded, lock
 from omac.adapters.files.journal_in_use import foreign
-from omac.adapters.files.nearest import look_at
 from omac.adapters.files.without_links import opened_without_links
-from omac.domain.kernel.refusal import Refusal, list_command, quoted
-from omac.journal.folders import make_private
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.folders import make_private, write_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class Placeholders:
             if refusal := foreign(self._state, self._state):
                 raise refusal from problem
             message = f"the state directory {self._state} cannot be used: {problem.strerror}"
-            fix = [look_at(self._state), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
+            fix = [write_command(problem, self._state), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
             raise Refusal("state-unusable", message, fix=fix) from problem
 
     def make(self, policy: Policy) -> None:
@@ -68,7 +67,7 @@ class Placeholders:
         except OSError as problem:
             message = f"the placeholder {at} cannot be made: {problem.strerror}"
             folder = os.path.dirname(at)
-            raise Refusal("path-changed", message, fix=[f"df -h {quoted(folder)}", list_command(folder)]) from problem
+            raise Refusal("path-changed", message, fix=[write_command(problem, folder)]) from problem
 
     def end(self) -> None:
         """Release them; the last launch removes all that were made and are still as they were made."""

@@ -15,13 +15,12 @@ from typing import Any
 
 from omac.adapters.files import atomic, bounded
 from omac.adapters.files.lock import hold_opened
-from omac.adapters.files.nearest import look_at
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.settings.settings import Setting, SettingsFile, project_settings, stated_word, user_settings
-from omac.journal.folders import make_private
+from omac.journal.folders import make_private, write_command
 
 FILE = "settings.toml"
 PROJECT_FOLDER = ".omac"
@@ -95,7 +94,7 @@ def changing_user(environment: Mapping[str, str], setting: Setting, value: str |
                 yield UserChange(path, present, write)
     except OSError as error:
         message = f"the settings file {printable(path)} cannot be written: {error.strerror or error}"
-        raise Refusal("state-unusable", message, fix=[look_at(os.path.dirname(path))]) from error
+        raise Refusal("state-unusable", message, fix=[write_command(error, os.path.dirname(path))]) from error
 
 
 def _stated(setting: Setting, document: Mapping[str, Any]) -> str | None:

@@ -77,11 +77,12 @@ def erasure_unfinished(workdir: str) -> Diagnosis:
     return Diagnosis("erasure", WARN, says, (f"omac erase {workdir}  # goes on with it",))
 
 
-def disk_short(folder: str, free_bytes: int) -> tuple[Diagnosis, ...]:
-    """The finding that the disk of a folder of omac's is full, or nearly; none where it has room."""
+def disk_short(folder: str, free_bytes: int, command: str) -> tuple[Diagnosis, ...]:
+    """The finding that the disk of a folder of omac's is full, or nearly; none where it has room. `command` shows
+    that."""
     if free_bytes >= DISK_BYTES_LOW:
         return ()
-    fix = (f"df -h {quoted(folder)}",)
+    fix = (command,)
     if free_bytes >= DISK_BYTES_MIN:
         says = (
             f"the disk of {folder} has {shown_size(free_bytes)} left; once it is full, omac starts and forwards nothing"

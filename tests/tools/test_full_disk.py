@@ -57,10 +57,11 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, P
 
 
 @contextmanager
-def small_disk(omac: Omac, copy: Path) -> Iterator[Filled]:
+def small_disk(omac: Omac, copy: Path, *options: str) -> Iterator[Filled]:
     """Put the state on a small disk of its own, and yield a function that fills it with a file named ballast."""
     size = sum(path.stat().st_size for path in copy.rglob("*") if path.is_file()) // 1024 + 8_000
-    subprocess.run(("mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(omac.state)), check=True)
+    settings = ",".join((f"size={size}k", *options))
+    subprocess.run(("mount", "-t", "tmpfs", "-o", settings, "tmpfs", str(omac.state)), check=True)
     try:
         shutil.copytree(copy, omac.state, symlinks=True, dirs_exist_ok=True)
 
@@ -164,6 +165,32 @@ def test_writing(original: tuple[Omac, Path], words: tuple[str, ...]) -> None:
             assert not [*folder(omac).glob("*.draft"), *omac.state.glob("*.restoring*"), *omac.state.glob(".omac-*")]
             require_no_drafts_of_marks(omac)
     assert refused or words == ("checkpoint",)  # which prints what it cannot record
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("words", [*WRITING, ("sandbox", "run", "--", "true")], ids=lambda words: " ".join(words[:2]))
+def test_without_files(original: tuple[Omac, Path], words: tuple[str, ...]) -> None:
+    """A command that lacks no room, but files, proposes the command that shows how many are left, and does its work
+    once there are more."""
+    omac, copy = original
+    line = [word.format(state=omac.state, backup=omac.folder / "backup.db") for word in words]
+    for left in range(4):
+        with small_disk(omac, copy, "nr_inodes=500") as _:
+            (omac.state / "ballast").mkdir()
+            names = [omac.state / "ballast" / str(number) for number in range(os.statvfs(omac.state).f_favail)]
+            for name in names:
+                name.touch()
+            for name in names[:left]:
+                name.unlink()
+            done = omac.run(*line, cwd=omac.root / "shop")
+            if done.status:
+                assert (done.status in (5, 7), f"  try: df -i {omac.state}" in done.err) == (True, True), (left, done)
+            else:
+                assert left or words == ("checkpoint",), done
+            shutil.rmtree(omac.state / "ballast")
+            require_whole(omac)
+            if done.status:
+                omac.ok(*line, cwd=omac.root / "shop")
 
 
 @pytest.mark.parametrize("left_kib", [0, 16])

@@ -10,6 +10,7 @@ from omac.domain.directories.skill_plan import unmet
 from omac.domain.kernel.refusal import Refusal, problem_of, quoted
 from omac.domain.skills.meta import FoundSkill, SidecarMeta
 from omac.domain.skills.registration import Code, shown_hash
+from omac.journal.folders import write_command
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
@@ -86,9 +87,8 @@ def recorded(everything: Opened, work: Callable[[], Coroutine[Any, Any, Answer]]
     try:
         return trio.run(work)
     except OSError as error:
-        path = quoted(everything.state.path)
         message = f"the state directory {everything.state.path} cannot be used: {problem_of(error)}"
-        raise Refusal("state-unusable", message, fix=[f"df -h {path}", f"ls -ld {path}"]) from None
+        raise Refusal("state-unusable", message, fix=[write_command(error, everything.state.path)]) from None
 
 
 def sidecar_of(candidate: Candidate) -> SidecarMeta:

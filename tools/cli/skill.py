@@ -1,6 +1,5 @@
 """omac skill new and omac skill check: a skill begins as files that work, and is checked before it is approved."""
 
-import errno
 import os
 import re
 from collections.abc import Sequence
@@ -8,10 +7,11 @@ from collections.abc import Sequence
 from omac.domain.harness.harness import SHARED_BASE
 from omac.domain.harness.table import BASES
 from omac.domain.kernel.paths import below
-from omac.domain.kernel.refusal import REASONS, Refusal, list_command, quoted
+from omac.domain.kernel.refusal import REASONS, Refusal, quoted
 from omac.domain.kernel.sizes import counted
 from omac.domain.skills.document import RULES
 from omac.domain.skills.meta import MOUNT, SKILL_NAME, VARIABLE
+from omac.journal.folders import write_command
 from omac.tools.cli.skill_template import files_of
 from omac.tools.compose.project import project_of
 from omac.tools.compose.scope_options import Where, directory_of, is_home, project_here
@@ -20,7 +20,6 @@ from omac.tools.compose.skill_files import (
     create_skill,
     is_git_folder,
     lookalikes,
-    nearest_existing,
     shared_mounts,
     skills_below,
 )
@@ -52,9 +51,7 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
         raise Refusal("misuse", f"{path} exists already; nothing was written", fix=fix) from None
     except OSError as error:
         where = str(error.filename or path)
-        there = nearest_existing(where)
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        fix = [f"df -h {quoted(there)}" if full else list_command(there)]
+        fix = [write_command(error, where)]
         reason = error.strerror or str(error)
         raise Refusal("state-unusable", f"{where} cannot be written: {reason}; no skill was made", fix=fix) from None
     if as_json:

@@ -21,7 +21,6 @@ from pathlib import Path
 import msgspec
 
 from omac.adapters.files import atomic, bounded
-from omac.adapters.files.nearest import look_at
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.guard.write_target import common_folder, top_level
 from omac.adapters.linux.home import home_of
@@ -40,6 +39,7 @@ from omac.domain.harness.names import CONTROL_VARIABLES, LAUNCH, LAUNCHED, NAMES
 from omac.domain.harness.table import DEFAULT_HARNESS, harness_named, install_hints
 from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
 from omac.domain.sandbox.request import SandboxRequest, request_of
+from omac.journal.folders import look_at, write_command
 from omac.services.sandbox.settled import settled
 from omac.tools.compose.agent_process import Inner
 from omac.tools.compose.endpoints import INSIDE, Ready
@@ -133,7 +133,8 @@ class AgentLaunch(msgspec.Struct, frozen=True):
         try:
             atomic.create(path, settings.encode())
         except OSError as error:
-            raise Refusal("state-unusable", f"{path} cannot be written: {error.strerror}", fix=["df -h"]) from None
+            fix = [write_command(error, os.path.dirname(path))]
+            raise Refusal("state-unusable", f"{path} cannot be written: {error.strerror}", fix=fix) from None
         return path
 
 

@@ -10,8 +10,9 @@ from omac.adapters.files.subject_keys import read_all, write_all
 from omac.domain.access.erasure import ErasureRequested, SubjectErased
 from omac.domain.access.signing import KeyLost, KeyRotated
 from omac.domain.kernel.ids import HostId, StreamId, WorkdirId, checkpoint_stream, key_of
-from omac.domain.kernel.refusal import Refusal, list_command, quoted
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.backup import Copy, back_up, begin, discard, finish, kept_journals, require_free, restore
+from omac.journal.folders import write_command
 from omac.journal.reader import ReadJournal
 from omac.journal.subject_ciphers import ids_of
 from omac.tools.compose.journals import mark_of
@@ -66,7 +67,7 @@ def _keep(beside: str, keys: Mapping[WorkdirId, Collection[bytes]]) -> None:
         write_all(beside, keys)
     except OSError as error:
         message = f"{beside} cannot be written: {error.strerror}; no backup was made"
-        raise Refusal("state-unusable", message, fix=[list_command(os.path.dirname(beside))]) from error
+        raise Refusal("state-unusable", message, fix=[write_command(error, os.path.dirname(beside))]) from error
 
 
 def _discard_keys(beside: str, target: str) -> None:

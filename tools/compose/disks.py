@@ -9,6 +9,7 @@ from omac.adapters.files.state import StateDir
 from omac.adapters.files.upkeep import free_bytes_at
 from omac.domain.sandbox.doctor import Diagnosis
 from omac.domain.sandbox.own_files import disk_short
+from omac.journal.folders import room_command
 
 
 def short_disks(environment: Mapping[str, str]) -> tuple[Diagnosis, ...]:
@@ -17,5 +18,5 @@ def short_disks(environment: Mapping[str, str]) -> tuple[Diagnosis, ...]:
     found: dict[tuple[Diagnosis, ...], None] = {}
     for folder in dict.fromkeys((state.path, os.path.dirname(state.journal_in_use(environment)) or state.path)):
         with suppress(OSError):
-            found[disk_short(folder, free_bytes_at(folder))] = None
+            found[disk_short(folder, free_bytes_at(folder), room_command(folder))] = None
     return tuple(chain.from_iterable(found))

@@ -25,9 +25,10 @@ from typing import Annotated
 import msgspec
 
 from omac.adapters.files.atomic import sync_folder
-from omac.domain.kernel.refusal import Refusal, list_command, quoted
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.bundle import MANIFEST, SIGNATURE, BundleFile
+from omac.journal.folders import room_command, write_command
 
 DRAFT = ".omac-export-"
 PROGRESS = ".progress.json"
@@ -168,13 +169,13 @@ def held_draft(folder: str) -> Iterator[ExportDraft]:
     except OSError as problem:
         where = problem.filename or folder
         message = f"the export to {folder} failed: {where}: {problem.strerror}"
-        fix = [f"df -h {quoted(parent)}", list_command(parent)]
+        fix = [write_command(problem, parent)]
         if not os.path.lexists(parent):
             message, fix = f"the export to {folder} failed: {parent} does not exist", [f"mkdir -p {quoted(parent)}"]
         is_kept = problem.errno in SPACE and _begun(path) is not None
         if is_kept:
             message += f"; the part that was written stays in {path}: make room, then type the same command again"
-            fix = [f"df -h {quoted(parent)}", f"rm -r {quoted(path)}  # to give it up instead"]
+            fix = [room_command(parent), f"rm -r {quoted(path)}  # to give it up instead"]
         raise Refusal("state-unusable", message, fix=fix) from None
     except BaseException:
         is_kept = False

@@ -11,9 +11,10 @@ from omac.adapters.linux.home import home_of
 from omac.adapters.skills.reading import read_tree
 from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
 from omac.domain.kernel import state_paths
-from omac.domain.kernel.refusal import Refusal, list_command
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.legacy.go_import import Old, Seen, loose_of
 from omac.domain.legacy.go_profile import ProfilePlan, plan_of
+from omac.journal.folders import write_command
 from omac.services.legacy.go_import import GoImport, RecordedState
 from omac.tools.compose.command_context import secret_stores
 from omac.tools.compose.journals import read_if_any
@@ -42,7 +43,7 @@ def write_profile(plan: ProfilePlan, environment: Mapping[str, str]) -> None:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         atomic.publish(path, plan.text.encode())
     except OSError as error:
-        fix = [list_command(os.path.dirname(path))]
+        fix = [write_command(error, os.path.dirname(path))]
         raise Refusal("state-unusable", f"the profile {path} cannot be written: {error.strerror}", fix=fix) from None
 
 

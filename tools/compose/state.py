@@ -5,7 +5,6 @@ import secrets
 from collections.abc import Callable, Mapping
 
 from omac.adapters.files.journal_in_use import closed as closed
-from omac.adapters.files.nearest import look_at as look_at
 from omac.adapters.files.state import StateDir as StateDir
 from omac.adapters.git.pending import Pending
 from omac.adapters.linux.listen import UNIX_PATH_BYTES_MAX
@@ -16,6 +15,7 @@ from omac.adapters.linux.process_identity import is_living as is_living
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import HostId, RunId, StreamId
 from omac.domain.kernel.run import Run
+from omac.journal.folders import look_at as look_at
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:

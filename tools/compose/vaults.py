@@ -16,10 +16,9 @@ from omac.adapters.credentials.stores import SecretStores as SecretStores
 from omac.adapters.credentials.vault import Vault as Vault
 from omac.adapters.credentials.vault_format import BYTES_MAX, unseal
 from omac.adapters.credentials.vault_format import VaultKey as VaultKey
-from omac.adapters.files.nearest import look_at
 from omac.adapters.files.state import StateDir
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.folders import make_private
+from omac.journal.folders import look_at, make_private
 from omac.tools.compose.command_context import secret_stores as secret_stores
 from omac.tools.compose.journals import read_if_any, system_of
 

@@ -393,7 +393,7 @@ def test_a_full_disk(state: Path) -> None:
         refusal = refused(lambda: vault.write(KEY, SERVICE, {"a": Hidden("b" * 100_000)}))
         assert refusal.reason == "vault-unusable"
         assert os.strerror(errno.ENOSPC) in refusal.message
-        assert refusal.fix == (f"df -h {disk}", f"ls -ld {disk}")
+        assert refusal.fix == (f"df -h {disk}",)
         assert vault.read(KEY, SERVICE, [NAME, "a"]) == {NAME: Hidden(SECRET)}
         assert sorted(os.listdir(disk)) == ["vault", "vault.lock"]
     finally:
