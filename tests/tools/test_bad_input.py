@@ -736,6 +736,8 @@ def test_a_word_that_nobody_sees_as_it_is_is_shown_and_not_obeyed(house: Omac, c
         (("replay",), "omac replay --at 120"),
         (("proof", "verify", "x"), 'omac proof verify proof.json --key "$(cat omac.key)"'),
         (("stop",), "omac stop 4711"),
+        (("url",), "omac url echo"),
+        (("hook", "uninstall"), "omac hook uninstall claude"),
     ],
 )
 def test_what_is_missing_is_shown_by_an_example(house: Omac, command: tuple[str, ...], example: str) -> None:
