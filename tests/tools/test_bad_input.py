@@ -756,6 +756,13 @@ def test_a_folder_without_its_option(house: Omac) -> None:
         assert house.run(*words, "here").err.endswith("(here)\n")
 
 
+@pytest.mark.parametrize("command", ["continue", "resume"])
+def test_the_name_of_an_agent_to_go_on_with(house: Omac, command: str) -> None:
+    """An agent's name behind `continue` gets the line without it, and the start of that agent."""
+    lines = f"(claude)\n  try: omac {command}  # the agent that ran last here\n  try: omac start claude\n"
+    assert house.run(command, "claude").err.endswith(lines)
+
+
 def test_no_server_and_no_journal(omac: Omac) -> None:
     """Commands that need a server print how to start one or list runs; those without a journal print how to serve."""
     serving = f"  try: omac serve --no-inner --root {omac.root}\n"
