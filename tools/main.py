@@ -173,7 +173,11 @@ running_group.add_to(app)
 
 @app.command()
 def activate(directory: Directory = None, json: Json = False) -> int:
-    """Ask the running server to bring a directory online, and show its skills."""
+    """Ask the running server to bring a directory online, and show its skills.
+
+    \b
+    omac activate ~/projects/shop
+    """
     from omac.tools.cli.control import run
     from omac.tools.compose.scope_options import project_here
 
@@ -182,7 +186,11 @@ def activate(directory: Directory = None, json: Json = False) -> int:
 
 @app.command()
 def deactivate(directory: Directory = None, json: Json = False) -> int:
-    """Ask the running server to take a directory offline."""
+    """Ask the running server to take a directory offline.
+
+    \b
+    omac deactivate ~/projects/shop
+    """
     from omac.tools.cli.control import run
     from omac.tools.compose.scope_options import project_here
 

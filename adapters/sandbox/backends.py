@@ -12,7 +12,7 @@ from omac.adapters.linux import host_programs
 from omac.adapters.sandbox import landlock
 from omac.adapters.sandbox.launch import Failed, HeldProgram, UnderBubblewrap
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.confinement import DENY
+from omac.domain.sandbox.confinement import DENY, PRIVATE
 
 SHOWN_MAX = 3  # parts of a policy that cannot be kept
 MISSING = "bubblewrap is not installed"
@@ -55,7 +55,8 @@ class _Diagnosed(UnderBubblewrap):
         if isinstance(problem, Failed):
             from omac.adapters.sandbox.probes import why_bubblewrap_failed
 
-            raise why_bubblewrap_failed(self._bwrap, str(problem)) from None
+            private = [entry.path for entry in self.policy.entries if entry.access == PRIVATE]
+            raise why_bubblewrap_failed(self._bwrap, str(problem), private) from None
 
 
 class LandlockOnly:

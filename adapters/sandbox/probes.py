@@ -16,6 +16,10 @@ from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal, problem_of
 from omac.domain.sandbox.confinement import LIMITS
 from omac.domain.sandbox.doctor import SYSCTLS, LimitFact, Machine, diagnose_bubblewrap, install
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 TRY_S_MAX = 10.0
 SETTING = "/proc/sys/kernel/core_pattern"  # whoever writes it runs programs as root (core(5))
 OPTIONS = (
@@ -57,8 +61,9 @@ def machine(search: str = host_programs.SEARCHED) -> Machine:
     )
 
 
-def why_bubblewrap_failed(bwrap: str, how: str) -> Refusal:
-    """Return why bubblewrap ended as `how` says, before the program began, and what mends that.
+def why_bubblewrap_failed(bwrap: str, how: str, private: Collection[str] = ()) -> Refusal:
+    """Return why bubblewrap ended as `how` says, before the program began, and what mends that. `private` are the
+    folders that are to be empty in the sandbox.
 
     It is tried again with nothing of the policy: what it says then concerns the machine.
     """
@@ -66,6 +71,9 @@ def why_bubblewrap_failed(bwrap: str, how: str) -> Refusal:
     complaint = f"bwrap: Unknown option {lacks[0]}" if lacks else _try(bwrap)[0]
     if complaint:
         return diagnose_bubblewrap(complaint, sysctls(), uid=os.geteuid(), bwrap=bwrap, container=container())
+    if "/" in private:  # a user that no database has, as containers run programs
+        message = "the home folder is /, and no sandbox can have an empty folder in its place"
+        return Refusal("sandbox-failed", message, fix=["export HOME=$(mktemp -d)  # a home for this shell"])
     message = f"{how}; it builds one without this policy, so one of the policy's paths cannot be mounted"
     explain = "omac sandbox run --explain OPTIONS -- true  # with the same options: lists the paths and the reasons"
     return Refusal("sandbox-failed", message, fix=[explain])

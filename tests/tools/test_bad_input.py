@@ -736,6 +736,8 @@ def test_a_word_that_nobody_sees_as_it_is_is_shown_and_not_obeyed(house: Omac, c
         (("replay",), "omac replay --at 120"),
         (("proof", "verify", "x"), 'omac proof verify proof.json --key "$(cat omac.key)"'),
         (("stop",), "omac stop 4711"),
+        (("url",), "omac url echo"),
+        (("hook", "uninstall"), "omac hook uninstall claude"),
     ],
 )
 def test_what_is_missing_is_shown_by_an_example(house: Omac, command: tuple[str, ...], example: str) -> None:
@@ -752,6 +754,13 @@ def test_a_folder_without_its_option(house: Omac) -> None:
         assert done.err.endswith(f"(here)\n  try: omac {' '.join(words)} --workdir here\n"), done
     for words in (("list", "--global"), ("list", "--workdir", "."), ("status",)):
         assert house.run(*words, "here").err.endswith("(here)\n")
+
+
+@pytest.mark.parametrize("command", ["continue", "resume"])
+def test_the_name_of_an_agent_to_go_on_with(house: Omac, command: str) -> None:
+    """An agent's name behind `continue` gets the line without it, and the start of that agent."""
+    lines = f"(claude)\n  try: omac {command}  # the agent that ran last here\n  try: omac start claude\n"
+    assert house.run(command, "claude").err.endswith(lines)
 
 
 def test_no_server_and_no_journal(omac: Omac) -> None:

@@ -452,6 +452,7 @@ def test_by_another_key(used: Omac, house: Path, tmp_path: Path) -> None:
         foreign = another.ok("key", "show").strip()
     done = verified(folder, foreign)
     assert (done.returncode, "has not signed this bundle" in done.stdout) == (10, True), done
+    assert "is not what was exported, or another key signed it\n" in done.stderr
     assert (
         f"  try: omac export verify {tmp_path / 'bundle'} --key KEY  # that of the key that signed then" in done.stderr
     )

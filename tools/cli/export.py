@@ -107,8 +107,9 @@ def _show(folder: str, bundle: VerifiedBundle) -> None:
     for flaw in bundle.flaws:
         print_folded(f"{flaw.file}{f', line {flaw.line}' if flaw.line else ''}: {flaw.problem}")
     if bundle.flaws:
-        report(f"{folder} is not what was exported")
-        if bundle.flaws[0].file == SIGNATURE:
+        is_of_another = bundle.flaws[0].file == SIGNATURE
+        report(f"{folder} is not what was exported{', or another key signed it' if is_of_another else ''}")
+        if is_of_another:
             remark = "  # that of the key that signed then: from one that replaced it nothing leads back"
             report_fix([typed_with(f"--key KEY{remark}"), LIST_KEYS])
         return

@@ -115,14 +115,19 @@ def _shown(argument: Any) -> str:
 
 class Command(_PlainHelp, TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take the words apart; a folder that is no argument of the command is to follow its --workdir."""
+        """Take the words apart; a folder that is no argument of the command is to follow its --workdir.
+        The agent of `continue` and `resume` is the last one: its name leads to them, and to a start of it."""
         words = list(args)
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
             takes_folder = any("--workdir" in param.opts for param in self.params)
             takes_folder = takes_folder and not {"--workdir", "--global"}.intersection(words)
-            if words and takes_folder and "unexpected extra" in str(error) and os.path.isdir(words[-1]):
+            is_extra = bool(words) and "unexpected extra" in str(error)
+            if is_extra and words[-1] in NAMES and self.name in ("continue", "resume"):
+                without = " ".join((ctx.command_path, *map(quoted, words[:-1])))
+                error.fix = [f"{without}  # the agent that ran last here", f"omac start {words[-1]}"]  # type: ignore[attr-defined]
+            elif is_extra and takes_folder and os.path.isdir(words[-1]):
                 line = (ctx.command_path, *map(quoted, words[:-1]), "--workdir", quoted(words[-1]))
                 error.fix = [" ".join(line)]  # type: ignore[attr-defined]
             raise

@@ -75,7 +75,11 @@ def install(agent: Agent, project: Project = False, user: User = False) -> int:
 
 @hook_app.command()
 def uninstall(agent: Agent, project: Project = False, user: User = False) -> int:
-    """Stop an agent from asking the write guard; everything else in the file stays."""
+    """Stop an agent from asking the write guard; everything else in the file stays.
+
+    \b
+    omac hook uninstall claude
+    """
     from omac.tools.cli.bridge import uninstall_guard
 
     return uninstall_guard(agent, project, user, current().environment)

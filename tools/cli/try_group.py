@@ -44,6 +44,7 @@ def url(skill: Skill, workdir: Workdir = None, json: Json = False) -> int:
     """Print the URL of a skill that runs; it holds a token, so keep it to yourself.
 
     \b
+    omac url echo
     curl "$(omac url echo)/status"
     """
     from omac.tools.cli.calls import CallRequest, url
@@ -56,6 +57,7 @@ def env(skill: Skill, workdir: Workdir = None, json: Json = False) -> int:
     """Print the variables by which an agent reaches a skill, for your shell.
 
     \b
+    omac env echo
     eval "$(omac env echo)"
     """
     from omac.tools.cli.calls import CallRequest, env

@@ -1014,6 +1014,18 @@ def test_folders_of_the_system(mine: Box, flag: str, path: str, says: str) -> No
     assert "/var/run" not in done.out
 
 
+def test_a_home_that_is_the_root(mine: Box) -> None:
+    """Containers run users of no database at home in /: the refusal says so, and its command mends that."""
+    done = mine.run("true", extra={"HOME": "/"}, options=("--ephemeral-cache",))
+    assert (done.status, "omac: the home folder is /" in done.err) == (7, True), done
+    (command,) = re.findall("try: export HOME=(.*?)  #", done.err)
+    home = subprocess.run(["sh", "-c", f"echo {command}"], capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        assert mine.run("true", extra={"HOME": home}, options=("--ephemeral-cache",)).status == 0
+    finally:
+        shutil.rmtree(home)
+
+
 def test_a_sandbox_that_cannot_be_built(mine: Box) -> None:
     """The refusal says that it is for one of the paths, and which command shows these."""
     done = mine.run("true", options=("--deny", "/"))
