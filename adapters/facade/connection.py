@@ -29,12 +29,14 @@ Result = TypeVar("Result")
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """The context that the connections of one listener share. `unix` and `flat` are those of its FacadeListener. The
-    data plane adds `connections` and `answers`; without them, no connection to a skill serves two requests."""
+    """The context that the connections of one listener share. `unix` and `flat` are those of its FacadeListener,
+    `reaches` is that of the Facade. The data plane adds `connections` and `answers`; without them, no connection to a
+    skill serves two requests."""
 
     recorder: AccessRecorder
     limits: FacadeLimits
     clock: Callable[[], float]
+    reaches: Callable[[int], bool]
     unix: bool = False
     flat: bool = False
     connections: SkillConnections | None = None
@@ -62,6 +64,7 @@ class FacadeConnection:
         self._recorder = surroundings.recorder
         self._limits = surroundings.limits
         self._clock = surroundings.clock
+        self._reaches = surroundings.reaches
         self._connections = surroundings.connections
         self._unix = surroundings.unix
         self._flat = surroundings.flat
@@ -132,6 +135,7 @@ class FacadeConnection:
             self._client,
             addressed,
             self._limits,
+            self._reaches,
             self._connections,
             begun.forwarded,
             repeated=begun.repeated,

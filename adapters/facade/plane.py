@@ -29,7 +29,7 @@ class DataPlane:
     def __init__(self, tasks: trio.Nursery, surroundings: Surroundings, clients_max: int) -> None:
         self._tasks = tasks
         self._poller = Poller()
-        self._connections = SkillConnections(self._poller, clients_max)
+        self._connections = SkillConnections(self._poller, clients_max, surroundings.reaches)
         answers = OrdinaryAnswers(surroundings.limits.answer_head_bytes_max)
         self.surroundings = msgspec.structs.replace(surroundings, connections=self._connections, answers=answers)
         self._polled: set[PolledConnection] = set()

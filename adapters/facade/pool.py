@@ -11,7 +11,7 @@ Rules
 5. One goes out when the poller has polled since it came, and saw nothing on it. For a request that must not be sent
    twice it is asked at that moment, and where the poller cannot see all at once.
 6. A new one is made here where the system makes it at once, as it does on loopback while the skill accepts any. All
-   others are a task's, which can wait.
+   others are a task's, which can wait. It has reached the sidecar, and not who took its port, before a byte is sent.
 7. As many rest as clients may be connected, to all skills together: each client has the descriptors for one.
 """
 
@@ -57,10 +57,12 @@ class SkillConnection:
 
 
 class SkillConnections:
-    """The connections at rest, by the ports of their skills; `resting_max` bounds their number."""
+    """The connections at rest, by the ports of their skills; `resting_max` bounds their number. `reaches` as of a
+    Facade."""
 
-    def __init__(self, poller: Poller, resting_max: int) -> None:
+    def __init__(self, poller: Poller, resting_max: int, reaches: Callable[[int], bool]) -> None:
         self._poller = poller
+        self._reaches = reaches
         self._resting_max = resting_max
         self._resting: dict[int, list[SkillConnection]] = {}
         self._count = 0  # of them: to count them at each rest takes the longer the more skills are called
@@ -94,6 +96,8 @@ class SkillConnections:
             sock.connect_ex(("127.0.0.1", port))  # is made behind this call, which does not wait for that
             if sock.getpeername() == sock.getsockname():
                 raise ConnectionRefusedError  # it met itself: see Exchange
+            if not self._reaches(port):
+                raise ConnectionRefusedError  # which a task reports
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = SkillConnection(self, sock, port)
             self._poller.watch(sock, connection)

@@ -43,9 +43,9 @@ class Forwarded(msgspec.Struct, frozen=True):
 class Exchange:
     """The relay of one request and its answer; `run` it once, then `abandon` it and read its progress.
 
-    A connection to the skill that can serve another request goes to `connections` behind it. `repeated`: the skill had
-    the request before, and ended the connection. `stopped` returns what a call is refused with that fails because omac
-    stops the sidecar.
+    `reaches` is that of the Facade. A connection to the skill that can serve another request goes to `connections`
+    behind it. `repeated`: the skill had the request before, and ended the connection. `stopped` returns what a call is
+    refused with that fails because omac stops the sidecar.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Exchange:
         client: Wire,
         addressed: AddressedRequest,
         limits: FacadeLimits,
+        reaches: Callable[[int], bool],
         connections: SkillConnections | None = None,
         forwarded: Forwarded | None = None,
         *,
@@ -64,6 +65,7 @@ class Exchange:
         self._route = addressed.route
         self._target = addressed
         self._limits = limits
+        self._reaches = reaches
         self._connections = connections
         self._forwarded = forwarded
         self._repeated = repeated
@@ -205,6 +207,8 @@ class Exchange:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 # a connection to an unused ephemeral port can meet itself (simultaneous open) and would echo
                 connected = sock.getsockname() != sock.getpeername()
+                if connected and not self._reaches(self._route.port):
+                    connected, refusal = False, _down("its server has ended, and another program listens on its port")
             if waited.cancelled_caught:
                 message = "the skill did not accept a connection in time"
                 refusal = Refusal("timeout", message, fix=self._route.commands_if_hung)

@@ -2,7 +2,7 @@
 
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -36,7 +36,9 @@ class FacadeListener(NamedTuple):
 class Facade:
     """HTTP/1.1 on the agent's side, skills on the other, and a recorder of each request.
 
-    `polling` False: each connection has a task of its own, from its acceptance to its end, as on systems without epoll.
+    `reaches` tells whether a connection that was just made to a port came to the sidecar that has the port; it may
+    raise OSError. `polling` False: each connection has a task of its own, from its acceptance to its end, as on systems
+    without epoll.
     """
 
     def __init__(
@@ -44,10 +46,12 @@ class Facade:
         recorder: AccessRecorder,
         limits: FacadeLimits,
         *,
+        reaches: Callable[[int], bool] = lambda _: True,
         polling: bool = True,
     ) -> None:
         self._recorder = recorder
         self._limits = limits
+        self._reaches = reaches
         self._polling = polling
 
     async def serve(
@@ -62,7 +66,7 @@ class Facade:
         up the private socket.
         """
         clock = trio.lowlevel.current_clock().current_time  # of this loop, without looking for it each time
-        alone = Surroundings(self._recorder, self._limits, clock)
+        alone = Surroundings(self._recorder, self._limits, clock, self._reaches)
         async with trio.open_nursery() as nursery:
             clients_max = sum(each.slots.connections_max for each in listeners)
             plane = DataPlane(nursery, alone, clients_max) if self._polling else None

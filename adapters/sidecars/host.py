@@ -7,6 +7,7 @@ import socket
 import subprocess
 from collections import deque
 from collections.abc import Mapping, Sequence
+from weakref import WeakValueDictionary
 
 import trio
 
@@ -49,6 +50,7 @@ class LinuxSidecarHost(SidecarHost):
         self._logs = logs
         self._host_environment = dict(host_environment)
         self._ports: deque[int] = deque(maxlen=PORTS_REMEMBERED)
+        self._by_port: WeakValueDictionary[int, LinuxSidecarProcess] = WeakValueDictionary()
         self._writable = tuple(writable)
         self._boot_id = birth.boot_id()
         self._probing = trio.Lock()
@@ -102,10 +104,17 @@ class LinuxSidecarHost(SidecarHost):
         finally:
             os.close(log)
         try:
-            return LinuxSidecarProcess(child, self._birth(child.pid, port, init is not None, log_path), init)
+            started = LinuxSidecarProcess(child, self._birth(child.pid, port, init is not None, log_path), init)
         except OSError as problem:  # it runs, but there is no descriptor left to watch it by
             await launch.destroy(child)
             raise SpawnFailed(f"cannot watch {argv[0]}: {problem_of(problem)}; see {log_path}") from problem
+        self._by_port[port] = started
+        return started
+
+    def reaches(self, port: int) -> bool:
+        """Return whether a connection that was just made to a port came to the sidecar that has it. Raises OSError."""
+        started = self._by_port.get(port)
+        return started is not None and started.is_reached()
 
     async def end_orphan(self, birth: Birth) -> bool:
         """Kill what `birth` identifies, wrappers and children included; False if it was already gone."""

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import trio
 
 from omac.adapters.linux import process
+from omac.adapters.linux.listeners import answering
 from omac.adapters.linux.process import Stat
 from omac.adapters.sidecars import health as health_check
 from omac.domain.sidecars.sidecar import Birth, Exit
@@ -45,6 +46,7 @@ class LinuxSidecarProcess(SidecarProcess):
         except OSError:
             os.close(self._pidfds.pop())
             raise
+        self._sockets: set[int] = set()  # the inodes of those that it had when they were last looked up
         self._exit: Exit | None = None
         self._ending = trio.Lock()
         self._grace_ends = float("-inf")
@@ -64,6 +66,14 @@ class LinuxSidecarProcess(SidecarProcess):
     def listens(self) -> bool:
         """Return whether the sidecar, and no other process, still listens on its port."""
         return process.owns_listener(self._pids(), self._birth.port)
+
+    def is_reached(self) -> bool:
+        """Return whether a connection that was just made to its port came to the sidecar: it is listening there still,
+        and nobody else is. Its processes are looked through only where its listener is another one than before."""
+        reachable = {listener.inode for listener in answering(self._birth.port)}
+        if not reachable <= self._sockets:
+            self._sockets = process.socket_inodes(self._pids())
+        return bool(reachable) and self._exit is None and reachable <= self._sockets
 
     async def wait(self) -> Exit:
         """Return when nothing of it is left; any number of tasks may wait, and cancelling a wait leaves it running.

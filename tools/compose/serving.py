@@ -117,6 +117,7 @@ class Server:
         key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
         self._credentials = Credentials(self.engine, self.secrets, key, changing_of(self.state))
         self._frozen = DiskFrozenSkills(self.state.frozen(path, self.journal.store.journal_id()))
+        self._folders = DiskSkillFolders(environment)
         self._resources = contextlib.ExitStack()
         self._watches = self._resources.enter_context(contextlib.ExitStack())
         self._stop = trio.Event()
@@ -188,7 +189,6 @@ class Server:
         options = self._options
         self._folder = self.state.begin_run(self._run)  # no sooner: what was refused leaves no folder
         self.state.name_journal(self._run, self.journal.store.path)
-        folders = DiskSkillFolders(self._environment)
         sidecars = LinuxSidecarHost(os.path.join(self._folder, "logs"), self._environment, writable=self._writable)
         await recover(self.engine, sidecars, self.state.is_alive, self.state.recovering)
         if not options.beside:
@@ -198,11 +198,11 @@ class Server:
         await prune_copies(self.engine, self._frozen)
         await self._record_start()
         registrar = Registrar(
-            self.engine, folders, self._frozen, self._credentials, options.harness, self._policies,
+            self.engine, self._folders, self._frozen, self._credentials, options.harness, self._policies,
             self._environment, GitRepositories(),
         )  # fmt: skip
         self._supervision = supervision = Supervision(
-            self.engine, sidecars, folders, self._frozen, self._credentials, options.harness.name,
+            self.engine, sidecars, self._folders, self._frozen, self._credentials, options.harness.name,
             registrar.is_approved, options.restarts,
         )  # fmt: skip
         activation = Activation(self.engine, registrar, options.harness.name)
@@ -218,7 +218,7 @@ class Server:
                 reactors.start_soon(self._checkpoints.run)
                 reactors.start_soon(self._witnessing.run)
                 activation.discover_shared()
-                status = await self._run_surfaces(folders, ready, activated)
+                status = await self._run_surfaces(sidecars, ready, activated)
                 reactors.cancel_scope.cancel()
         except BaseExceptionGroup as problems:
             if refusals := problems.subgroup(Refusal):  # a port is taken, say: this run ends before it served
@@ -240,7 +240,7 @@ class Server:
         await settle_lost(self.engine, partial(is_living_launch, self.state), self._intake.take_in)
 
     async def _run_surfaces(
-        self, folders: DiskSkillFolders, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]
+        self, sidecars: LinuxSidecarHost, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]
     ) -> int:
         options = self._options
         token = self.state.witness_token(partial(secrets.token_hex, 32)) if options.witness else ""
@@ -251,7 +251,7 @@ class Server:
         self.bridge_base = for_bridge.control_base
         for name, token in listening.tokens.items():
             self.state.write_token(os.path.join(self._folder, name), token)
-        directories = self._directories(folders, for_bridge)
+        directories = self._directories(for_bridge)
         correlate, claims = partial(secrets.token_hex, 8), DenialClaims(self.engine, self._refusals)
         app = LateApp(
             directories, claims, self._status, correlate, self.secrets, receiving(self.engine),
@@ -261,7 +261,8 @@ class Server:
         gate = JournalAccessRecorder(self.engine, self._refusals, self._only_directory(), owner)
         self.engine.observe(directories.notice, gate.notice)
         self.engine.observe_revocations(gate.notice_revocation)
-        facade = Facade(self._policies.recorder(gate), FacadeLimits(head_bytes_max=owner.head_bytes or HEAD_BYTES_MAX))
+        limits = FacadeLimits(head_bytes_max=owner.head_bytes or HEAD_BYTES_MAX)
+        facade = Facade(self._policies.recorder(gate), limits, reaches=sidecars.reaches)
         async with trio.open_nursery() as surfaces:
             try:
                 await surfaces.start(facade.serve, listening.data_plane())
@@ -294,13 +295,12 @@ class Server:
         workdirs = self._options.workdirs if self._options.beside else ()
         return ids.directory_stream(self.engine.namespace, ids.scope_of(workdirs[0])) if workdirs else None
 
-    def _directories(self, folders: DiskSkillFolders, endpoints: Ready) -> Directories:
-        options = self._options
+    def _directories(self, endpoints: Ready) -> Directories:
+        options, folders = self._options, self._folders
         seen = options.launch.sees(endpoints) if options.launch else endpoints
         offline = options.launch is not None and options.launch.offline
         reach = Reach(endpoints.facade_base, endpoints.facade_socket, seen.facade_socket, offline)
-        mint = partial(secrets.token_hex, 16)
-        only = options.workdirs[0] if options.beside else ""
+        mint, only = partial(secrets.token_hex, 16), options.workdirs[0] if options.beside else ""
         return Directories(self.engine, folders, options.harness.name, options.roots, reach, mint, self._refusals, only)
 
     def _watch(self, reactors: trio.Nursery) -> None:

@@ -282,7 +282,7 @@ async def forwarded(
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.serve_listeners, skill, [back])
-            plane = DataPlane(nursery, Surroundings(make_gate(0), limits, trio.current_time), 64)
+            plane = DataPlane(nursery, Surroundings(make_gate(0), limits, trio.current_time, bool), 64)
             nursery.start_soon(plane.run)
             slots = Slots(SlotLimits())
             async with trio.open_nursery() as clients:

@@ -244,7 +244,7 @@ async def test_a_poller_that_cannot_see_all_at_once(monkeypatch: pytest.MonkeyPa
     """A resting connection is not reused when one poll cannot return all events: the connection may not be quiet."""
     monkeypatch.setattr(poller, "EVENTS_MAX", 1)
     watching = poller.Poller()
-    connections = pool.SkillConnections(watching, 2)
+    connections = pool.SkillConnections(watching, 2, bool)
     skills = []
     for _ in range(2):
         here, skill = socket.socketpair()
@@ -264,7 +264,7 @@ async def test_a_poller_that_cannot_see_all_at_once(monkeypatch: pytest.MonkeyPa
 async def test_a_bounded_number_rests(before: Literal["taken", "ended", "late", "swept"]) -> None:
     """Two connections rest and no third, to all skills together, however those before them ended."""
     watching = poller.Poller()
-    connections = pool.SkillConnections(watching, 2)
+    connections = pool.SkillConnections(watching, 2, bool)
     skills: list[socket.socket] = []
 
     def rest(*ports: int) -> None:
@@ -314,7 +314,7 @@ async def test_an_answer_that_has_begun_is_followed_by_no_refusal(make_gate: Any
     begun = BegunRequest(address(head, gate, flat=False), trio.current_time(), 1, forwarded=forwarded)
     slot = await Slots(SlotLimits()).enter(here)
     with peer, skill:
-        await FacadeConnection(client, slot, Surroundings(gate, FacadeLimits(), trio.current_time)).run(begun)
+        await FacadeConnection(client, slot, Surroundings(gate, FacadeLimits(), trio.current_time, bool)).run(begun)
         assert peer.recv(1000) == b""
     assert gate.last == ("aborted", 1, None, 0, 0, "revoked")
 
