@@ -385,6 +385,15 @@ def test_a_journal_that_is_not_one(omac: Omac, damage: str, status: int, said: s
         refused(audit, status, said)
 
 
+def test_a_file_that_never_was_a_journal(omac: Omac) -> None:
+    """Before a command that moves it away, there is one that names the journal."""
+    notes = omac.folder / "notes.txt"
+    notes.write_text("not a database, " * 100)
+    fixes = omac.run("journal", "check", "--journal", str(notes)).err.splitlines()[1:]
+    assert fixes[0] == "  try: omac journal path  # was this file meant?"
+    assert fixes[-1].startswith(f"  try: mv {notes} ")
+
+
 def spoil_journal(journal: Path, damage: str) -> None:
     """Change a good journal by the kind of damage that is named."""
     connection = sqlite3.connect(journal)
