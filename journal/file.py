@@ -203,7 +203,7 @@ def beyond_repair(refusal: Refusal, path: str) -> Refusal:
     named = quoted(path)
     restore = f"omac journal restore BACKUP --journal {named}  # a copy made by omac journal backup"
     aside = f"mv {named} {quoted(path + '.damaged')}  # without a backup: approvals and records are lost"
-    other = ["omac journal path  # was this file meant?"] if "not a database" in refusal.message else []
+    other = [f"head -c 99 {named} | cat -v  # was another one meant?"] if "not a database" in refusal.message else []
     return Refusal(refusal.reason, refusal.message, fix=[*other, restore, aside])
 
 

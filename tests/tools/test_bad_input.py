@@ -386,11 +386,11 @@ def test_a_journal_that_is_not_one(omac: Omac, damage: str, status: int, said: s
 
 
 def test_a_file_that_never_was_a_journal(omac: Omac) -> None:
-    """Before a command that moves it away, there is one that names the journal."""
+    """Before a command that moves it away, there is one that tells what it is."""
     notes = omac.folder / "notes.txt"
     notes.write_text("not a database, " * 100)
     fixes = omac.run("journal", "check", "--journal", str(notes)).err.splitlines()[1:]
-    assert fixes[0] == "  try: omac journal path  # was this file meant?"
+    assert fixes[0] == f"  try: head -c 99 {notes} | cat -v  # was another one meant?"
     assert fixes[-1].startswith(f"  try: mv {notes} ")
 
 
