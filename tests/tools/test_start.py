@@ -190,7 +190,6 @@ def test_a_wrong_value_for_its_sandbox(house: Omac, line: tuple[str, ...], fix: 
         ("continue 'go on'", "omac continue -- 'go on'"),
         ("sandbox run --network none ls -la", "omac sandbox run --network none -- ls -la"),
         ("start --alow x claude", ""),
-        ("continue claude", ""),
         ("start claude --alow x -- -p hi", ""),
         ("claude -p hi", "omac start claude"),
     ],
