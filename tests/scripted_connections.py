@@ -215,7 +215,9 @@ class Play:
             self._client.receive()
         with contextlib.suppress(BlockingIOError):
             while True:
-                self._skills.append(SkillSide(self._back.accept()[0]))
+                sock, _ = self._back.accept()
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a reset takes what waits to be sent
+                self._skills.append(SkillSide(sock))
         for side in self._skills:
             self._look_at(side)
 
@@ -304,6 +306,8 @@ async def play_all(
                 [FacadeListener(front, SlotLimits(), unix=script.unix)],
             )
             client.connect(path if script.unix else front.getsockname())
+            if not script.unix:
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             plays.append(Play(script, gate, back, client))
         await trio.testing.wait_all_tasks_blocked(cushion_s)
         steps = 0
