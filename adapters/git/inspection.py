@@ -157,15 +157,15 @@ class Baseline:
 
 
 class Finding:
-    """The finding that `path` has a problem, `what`, and where it was put: `moved`, empty for what is reported only. It
-    may be told `together` with others of the same text, such as the program that obeys a new file; "": it stays alone.
+    """The finding that `path` has a problem, `what`, and where it was put: `moved`, empty for what is reported only.
+    `group`: one line may show several findings of a folder that have the same text here; empty for one of its own.
     """
 
-    def __init__(self, path: str, what: str, moved: str = "", together: str = "") -> None:
+    def __init__(self, path: str, what: str, moved: str = "", group: str = "") -> None:
         self.path = _shortened(path, PATH_CHARACTERS_MAX)
         self.what = what
         self.moved = moved
-        self.together = together if self.path == path else ""  # a path that was cut leads nowhere
+        self.group = group if self.path == path else ""  # a path that was cut leads nowhere
 
     def __repr__(self) -> str:
         return f"Finding({self.path!r}, {self.what!r}, {self.moved!r})"

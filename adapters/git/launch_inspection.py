@@ -37,7 +37,7 @@ DESCRIPTORS = 8192
 LOADED_AFTER_S = 0.5  # a program that ends sooner does not wait for what its end may not need
 LINES_MAX = 20  # of findings on the terminal: more push those out of sight that come first
 LINE_CHARACTERS_MAX = 300
-TOGETHER_MIN = 5  # files of one folder
+GROUP_MIN = 5  # files of one folder
 SHORTEST_PATH = 40  # characters of a path that are shown in any case
 REPLACED = "was replaced on the host while the program ran, which could change it from then on"
 REST = "findings"  # a file beside what was set aside
@@ -282,10 +282,10 @@ def _at_end(due: list[Record], whole: Record, name: str, state: str, report: Cal
 def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
     """Return so much of it as somebody reads, what was set aside first; all of it is in a file then."""
     findings = sorted(findings, key=lambda finding: not finding.moved)
-    told = _told(findings)
-    is_long = len(findings) > min(len(told), LINES_MAX)
+    grouped = _grouped(findings)
+    is_long = len(findings) > min(len(grouped), LINES_MAX)
     shown = []
-    for finding in told[:LINES_MAX]:
+    for finding in grouped[:LINES_MAX]:
         line = str(finding)
         if len(line) > LINE_CHARACTERS_MAX:
             is_long = True
@@ -302,23 +302,23 @@ def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
     return shown
 
 
-def _told(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings, many files of one folder that are told together as one."""
+def _grouped(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings, with one in the place of many files of a folder and a group."""
     from omac.adapters.git.inspection import Finding
-    from omac.domain.sandbox.autorun_files import described_together
+    from omac.domain.sandbox.autorun_files import describe_group
 
     files: dict[tuple[str, str], int] = {}
     for finding in findings:
-        place = os.path.dirname(finding.path), finding.together
+        place = os.path.dirname(finding.path), finding.group
         files[place] = files.get(place, 0) + 1
-    told: dict[tuple[str, str], Finding] = {}
+    shown: dict[tuple[str, str], Finding] = {}
     for finding in findings:
-        folder, who = place = os.path.dirname(finding.path), finding.together
-        if who and files[place] >= TOGETHER_MIN:
-            told[place] = Finding(folder, described_together(folder, files[place], who))
+        folder, who = place = os.path.dirname(finding.path), finding.group
+        if who and files[place] >= GROUP_MIN:
+            shown[place] = Finding(folder, describe_group(folder, files[place], who))
         else:
-            told[finding.path, str(finding)] = finding
-    return [*told.values()]
+            shown[finding.path, str(finding)] = finding
+    return [*shown.values()]
 
 
 def _launches(records: list[Record]) -> list[str]:

@@ -86,7 +86,7 @@ def described(
                 before[project] = _Commit(_git_of(project, folders), commits.get(project, ""))
             blob, is_forged = before[project].blob_of(path) if f"{project}/{path}" in had else ("", False)
             text = sentence(project, path, who, since=blob, is_forged=is_forged)
-            findings.append(Finding(f"{project}/{path}", text, together="" if blob or is_forged else who))
+            findings.append(Finding(f"{project}/{path}", text, group="" if blob or is_forged else who))
         return findings
     finally:
         for commit in before.values():

@@ -218,7 +218,7 @@ def described(project: str, path: str, who: str, *, since: str = "", is_forged: 
     return whole if len(f"{named(file)}: {whole}") <= FINDING_CHARS_MAX else text
 
 
-def described_together(folder: str, files: int, who: str) -> str:
+def describe_group(folder: str, files: int, who: str) -> str:
     """Return what is said of many new files of a folder that `who` obeys, with the command that shows them all."""
     where = quoted(folder)
     return f"{files} files are new or changed, and {who} obeys them: (ls -lA {where}; grep -ar '' {where}) | cat -v"

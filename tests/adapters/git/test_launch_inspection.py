@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from omac.adapters.git.inspection import Baseline, Budget, Finding, Inspection
-from omac.adapters.git.launch_inspection import LINES_MAX, TOGETHER_MIN, lines
+from omac.adapters.git.launch_inspection import GROUP_MIN, LINES_MAX, lines
 
 
 def test_what_was_set_aside_comes_first(tmp_path: Path) -> None:
@@ -18,12 +18,12 @@ def test_what_was_set_aside_comes_first(tmp_path: Path) -> None:
 
 def test_many_new_files_of_a_folder_are_one_line(tmp_path: Path) -> None:
     """Their line leads to all of them, links too; few files, and those of another program, have a line each."""
-    hooks = [Finding(f"/p/.husky/_/{number}", "is new", together="git") for number in range(TOGETHER_MIN)]
-    few = [Finding(f"/p/.vscode/{number}", "is new", together="an editor") for number in range(TOGETHER_MIN - 1)]
-    other, changed = Finding("/p/.husky/_/x", "is new", together="a build"), Finding("/p/.husky/_/y", "is changed")
+    hooks = [Finding(f"/p/.husky/_/{number}", "is new", group="git") for number in range(GROUP_MIN)]
+    few = [Finding(f"/p/.vscode/{number}", "is new", group="an editor") for number in range(GROUP_MIN - 1)]
+    other, changed = Finding("/p/.husky/_/x", "is new", group="a build"), Finding("/p/.husky/_/y", "is changed")
     shown = lines([*hooks[1:], other, *few, changed, hooks[0]], "launch", str(tmp_path))
     command = "(ls -lA /p/.husky/_; grep -ar '' /p/.husky/_) | cat -v"
-    assert shown[0] == f"/p/.husky/_: {TOGETHER_MIN} files are new or changed, and git obeys them: {command}"
+    assert shown[0] == f"/p/.husky/_: {GROUP_MIN} files are new or changed, and git obeys them: {command}"
     assert shown[1:-1] == [str(finding) for finding in (other, *few, changed)]
     path = shown[-1].partition(": less ")[2]
     assert Path(path).read_text().count("is new") == len(hooks) + 1 + len(few)
