@@ -31,7 +31,7 @@ class JournalInCreation(Refusal):
 
 
 def connect_for_reading(path: str, mark: Mark | None = None, *, lenient: bool = False) -> JournalConnection:
-    """Return a connection that cannot write; works on read-only media too.
+    """Return a connection that cannot write; works on read-only media too. What a kill left half written is undone.
 
     `mark` is what is known of the journal; `lenient`: missing events are left to the caller.
     Raises Refusal: journal-unavailable (no journal exists), journal-newer, journal-damaged, state-unusable.
@@ -40,7 +40,13 @@ def connect_for_reading(path: str, mark: Mark | None = None, *, lenient: bool = 
         raise none_yet(path, mark)
     require_regular(path, os.stat(path).st_mode)
     try:
-        return _connect(path, "mode=ro", mark, lenient)
+        try:
+            return _connect(path, "mode=ro", mark, lenient)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                raise
+            _roll_back(path)
+            return _connect(path, "mode=ro", mark, lenient)
     except sqlite3.Error as error:
         # A write-ahead log wants its index file; media that take none can only be read as they lie.
         if not ("unable to open" in str(error) or _is_for_room(error, path)) or _has_log(path):
@@ -245,6 +251,13 @@ def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> Journ
         connection.close()
         raise
     return connection
+
+
+def _roll_back(path: str) -> None:
+    """Undo what a killed process had begun to write before the write-ahead log was on: in a journal that is new, or
+    was restored. Raises sqlite3.Error."""
+    with closing(sqlite3.connect(path, timeout=BUSY_MS / 1000)) as connection:
+        connection.execute("SELECT 1 FROM sqlite_master")
 
 
 def lacks_happened(connection: sqlite3.Connection) -> bool:

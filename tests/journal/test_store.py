@@ -217,6 +217,37 @@ def test_a_file_just_made_becomes_a_journal(path: Path, prepared: bool) -> None:
     reading.close()
 
 
+KILLED = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA journal_mode=DELETE")  # as the journal is before its log is on, or as it was restored
+connection.execute("PRAGMA cache_size=1")
+connection.execute("BEGIN")
+connection.execute("CREATE TABLE later (content)")
+connection.executemany("INSERT INTO later VALUES (zeroblob(4000))", [()] * 1000)
+os._exit(9)  # killed: some pages are written, and how to undo that
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("x",)], ids=["new", "restored"])
+@pytest.mark.parametrize("writes", [False, True], ids=["reading", "writing"])
+def test_a_kill_before_the_log(path: Path, words: tuple[str, ...], writes: bool) -> None:
+    """A journal is as it was before a kill that ended its creation, or its first opening after a restore."""
+    path.parent.mkdir(mode=0o700)
+    if words:
+        made(path, *words)
+    assert run_python(KILLED, str(path)).returncode == 9
+    assert Path(f"{path}-journal").stat().st_size
+    if not words:
+        assert refused_for_reading(path).reason == "journal-unavailable"
+    if writes or not words:
+        made(path, "y")
+        words = (*words, "y")
+    with contextlib.closing(ReadJournal(str(path))) as reading:
+        assert texts(list(reading.records())) == list(words)
+    assert not Path(f"{path}-journal").exists()
+
+
 def test_a_page_destroyed(path: Path) -> None:
     """A journal whose pages were overwritten is refused as damaged, for writing and reading."""
     made(path, *(f"{number} {'x' * 1_000}" for number in range(50)))
