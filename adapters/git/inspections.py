@@ -58,11 +58,14 @@ def act(
     closed: Iterable[str] = (),
     *,
     named: Mapping[str, str] | None = None,
+    unjudged: tuple[str, ...] = (),
 ) -> list[Finding]:
-    """Judge what the program left, set aside what the grammar does not allow, and return what a person should know."""
+    """Judge what the program left, set aside what the grammar does not allow, and return what a person should know. No
+    link may lead to a folder below those that are `unjudged`."""
     inspection = Inspection(
-        projects, baseline, budget or Budget(SECONDS_MAX), quarantine, kept=kept, closed=closed, named=named
-    )
+        projects, baseline, budget or Budget(SECONDS_MAX), quarantine, kept=kept, closed=closed, named=named,
+        unjudged=unjudged,
+    )  # fmt: skip
     try:
         _inspect(inspection, folders)
         _judge_checkouts(inspection)
