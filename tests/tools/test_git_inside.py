@@ -283,6 +283,18 @@ def test_hooks_that_did_not_run(world: Box, layout: str) -> None:
         assert notes == [f"{names}; to let them: omac settings set git.hooks read" for names in expected]
 
 
+def test_programs_that_read_a_whole_repository(world: Box) -> None:
+    """Programs that search or copy a project with its git folder meet no error; of hooks they see none."""
+    workdir = repository(world, "plain")
+    world.give(workdir / ".git" / "hooks" / "pre-commit", "#!/bin/sh\n# word\n", 0o755)
+    script = (
+        "find . > /tmp/list; grep -rqs nowhere . || echo $?; cp -r . /tmp/copy; tar cf /tmp/tar .; ls -A .git/hooks"
+    )
+    done = inside(world, workdir, script)
+    assert (done.status, done.out, done.err) == (0, "1\n", "")
+    assert inside(world, workdir, "touch .git/hooks/pre-commit").status != 0
+
+
 def test_gc_beside_another_worktree(world: Box) -> None:
     """git collects garbage in a linked worktree, although it cannot write the logs of another one."""
     workdir = repository(world, "linked")
