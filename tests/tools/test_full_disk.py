@@ -193,6 +193,40 @@ def test_without_files(original: tuple[Omac, Path], words: tuple[str, ...]) -> N
                 omac.ok(*line, cwd=omac.root / "shop")
 
 
+FILES_LEFT_MAX = 30
+FIRST = (
+    ("approve", "echo"), ("vault", "init", "--key-file", "{state}/keys/vault"), ("start", "--", "true"),
+    ("sandbox", "run", "--ephemeral-cache", "--", "true"),
+)  # fmt: skip
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("words", FIRST, ids=lambda words: " ".join(words[:2]))
+def test_without_files_for_a_first_command(omac: Omac, words: tuple[str, ...]) -> None:
+    """The first command on a host, whose disk has too few files left, proposes the command that shows how many, however
+    far it came, and does its work once there are more."""
+    project = omac.project("shop", "echo")
+    line = [word.format(state=omac.state) for word in words]
+    for left in range(FILES_LEFT_MAX):
+        options = "size=16m,mode=700,nr_inodes=200"
+        subprocess.run(("mount", "-t", "tmpfs", "-o", options, "tmpfs", omac.state), check=True)
+        try:
+            ballast = omac.state / "ballast"
+            ballast.mkdir()
+            for number in range(os.statvfs(omac.state).f_favail - left):
+                (ballast / str(number)).touch()
+            done = omac.run(*line, cwd=project)
+            assert not done.status or f"  try: df -i {omac.state}" in done.err, (left, done)
+            shutil.rmtree(ballast)
+            if done.status:
+                omac.ok(*line, cwd=project)
+        finally:
+            subprocess.run(("umount", omac.state), check=True)
+        if not done.status:
+            return
+    pytest.fail(f"{words} never succeeded")
+
+
 @pytest.mark.parametrize("left_kib", [0, 16])
 def test_reading(original: tuple[Omac, Path], left_kib: int) -> None:
     """A command that reads works on a full disk without room even for the index of a write-ahead log."""
