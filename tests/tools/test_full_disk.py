@@ -18,6 +18,7 @@ from polling import eventually
 from real_omac import COMMAND, Omac, curl, omac_in
 from tools.test_seal_command import folder, moment
 from tools.test_snapshots import called_often
+from valued_skill import typed
 
 from omac.domain.sidecars.sidecar import Exited
 
@@ -225,6 +226,26 @@ def test_without_files_for_a_first_command(omac: Omac, words: tuple[str, ...]) -
         if not done.status:
             return
     pytest.fail(f"{words} never succeeded")
+
+
+def test_a_disk_that_fills_before_skills_are_reviewed(omac: Omac) -> None:
+    """A review that has no room for the copy of a skill fails, with the command that shows the disk; later it works."""
+    project = omac.project("shop", "echo")
+    subprocess.run(("mount", "-t", "tmpfs", "-o", "size=16m,mode=700,nr_inodes=200", "tmpfs", omac.state), check=True)
+    try:
+        omac.ok("hook", "install", "claude")
+        ballast = omac.state / "ballast"
+        ballast.mkdir()
+        for number in range(os.statvfs(omac.state).f_favail - 3):
+            (ballast / str(number)).touch()
+        done = typed(omac, [], "trust", str(project))
+        assert (done.status, f"  try: df -i {omac.state}" in done.out) == (1, True), done
+        shutil.rmtree(ballast)
+        answers = [("Approve it?", b"y\n"), ("ECHO_", b"\n"), ("ECHO_GREETING", b"\n")]
+        done = typed(omac, answers, "trust", str(project))
+        assert (done.status, "1 approved" in done.out) == (0, True), done
+    finally:
+        subprocess.run(("umount", omac.state), check=True)
 
 
 @pytest.mark.parametrize("left_kib", [0, 16])
