@@ -101,7 +101,7 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
         fix = [listing, MEND_MODES, "omac serve --journal PATH  # somewhere you can write"]
         return Refusal("journal-read-only", f"the journal {path} cannot be written: {text}", fix=fix)
     if "full" in text or _is_for_room(error, path):
-        return _disk_full(path)
+        return disk_full(path)
     if "malformed" in text or "not a database" in text or "no such " in text or "decode to UTF-8" in text:
         return damaged(path, text)
     if "locked" in text or "busy" in text:
@@ -140,7 +140,7 @@ def _has_locks(folder: str) -> bool:
     return True
 
 
-def _disk_full(path: str) -> Refusal:
+def disk_full(path: str) -> Refusal:
     """Return the refusal of a journal whose disk is full. Where its write-ahead log takes much of that, a copy without
     one can take the journal's place."""
     named = quoted(path)
@@ -288,15 +288,16 @@ _ENDS = """
 def _is_for_room(error: BaseException, path: str) -> bool:
     """Return whether SQLite found no room for the index of a write-ahead log, or no file for one, which it tells as any
     failure."""
-    if "unable to open" in str(error):
-        return lacks_files(os.path.dirname(path) or ".")
-    if "disk I/O" not in str(error):
+    folder, is_io = os.path.dirname(path) or ".", "disk I/O" in str(error)
+    if not is_io and "unable to open" not in str(error):
         return False
+    if lacks_files(folder):
+        return True
     try:
-        disk = os.statvfs(os.path.dirname(path) or ".")
+        disk = os.statvfs(folder)
     except OSError:
         return False
-    return disk.f_bavail * disk.f_frsize < INDEX_BYTES
+    return is_io and disk.f_bavail * disk.f_frsize < INDEX_BYTES
 
 
 def _has_log(path: str) -> bool:

@@ -153,7 +153,7 @@ def open_folder(folder: str, *, create: bool = False) -> int:
     except NotADirectoryError:
         raise _unusable(folder, "it is a symbolic link or no folder") from None
     except OSError as error:
-        raise _unusable(folder, str(error.strerror)) from error
+        raise _unusable(folder, str(error.strerror), write_command(error, folder)) from error
     try:
         _require_private(folder, os.fstat(descriptor))
         _require_private(os.path.dirname(folder), os.stat("..", dir_fd=descriptor))  # whoever may change that
@@ -241,7 +241,7 @@ def _create(folder: str) -> None:
         os.close(descriptor)
 
 
-def _unusable(folder: str, why: str, *, chmod: bool = False) -> Refusal:
+def _unusable(folder: str, why: str, look: str = "", *, chmod: bool = False) -> Refusal:
     own = "export OMAC_STATE_DIR=PATH  # one of your own"
-    fix = [f"chmod 700 {quoted(folder)}"] if chmod else [list_command(folder), own]
+    fix = [f"chmod 700 {quoted(folder)}"] if chmod else [look or list_command(folder), own]
     return Refusal("state-unusable", f"records cannot be kept in {folder}: {why}", fix=fix)

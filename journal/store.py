@@ -14,6 +14,7 @@ from omac.journal.file import (
     BUSY_MS,
     MEND_MODES,
     connect_for_reading,
+    disk_full,
     lacks_happened,
     refusal_of,
     require_known,
@@ -122,6 +123,8 @@ def _create_file(path: str) -> None:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         mode = os.lstat(path).st_mode
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise disk_full(path) from error
         raise _not_writable(path, str(error.strerror), error.errno) from error
     require_regular(path, mode)
     if not os.access(path, os.W_OK):

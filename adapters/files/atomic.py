@@ -1,9 +1,9 @@
 """Files that are written as a whole: a new file where none is, or a draft that takes its place in one step.
 
 A draft lies in the folder of its file, is flushed to the disk, and is removed when the step fails; so is the folder's
-entry flushed (rename(2), fsync(2)). Readers meet the old content or the new one, also after a power cut. A draft has
-a name only once it is on the disk, and until its step: one that is killed before leaves nothing (open(2), O_TMPFILE),
-where the file system can do so.
+entry flushed (rename(2), fsync(2)). Readers meet the old content or the new one, also after a power cut. Where the
+file system can do so (open(2), O_TMPFILE), a draft has no name before it is on the disk: one that takes the place of
+another file has a name until its step, and a new file never has another than its own, whenever omac is killed.
 """
 
 from __future__ import annotations
@@ -59,15 +59,21 @@ def _unnamed(folder: int, name: str, mode: int) -> tuple[int, bool]:
 
 
 def publish(path: str, content: bytes, *, prefix: str = ".") -> None:
-    """Create a file, whole or not at all, and flush it. The draft's name begins with `prefix`. Raises FileExistsError,
-    OSError."""
+    """Create a file, whole or not at all, and flush it. Where its draft needs a name, that begins with `prefix`. Raises
+    FileExistsError, OSError."""
+    name, draft = os.path.basename(path), _draft_name(prefix)
     folder = os.open(os.path.dirname(path), _FOLDER)
     try:
-        draft = _draft(folder, content, 0o600, prefix)
+        descriptor, has_name = _written(folder, draft, content, 0o600)
         try:
-            os.link(draft, os.path.basename(path), src_dir_fd=folder, dst_dir_fd=folder)
+            if has_name:
+                os.link(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+            else:
+                _name(descriptor, name, folder)
         finally:
-            _remove(folder, draft)
+            os.close(descriptor)
+            if has_name:
+                _remove(folder, draft)
         os.fsync(folder)
     finally:
         os.close(folder)
@@ -114,12 +120,10 @@ def sync_folder(path: str) -> None:
 
 
 def _draft(folder: int, content: bytes, mode: int, prefix: str) -> str:
-    draft = f"{prefix}{os.urandom(6).hex()}"
-    descriptor, has_name = _unnamed(folder, draft, 0o600)
+    """Write a draft, and return its name."""
+    draft = _draft_name(prefix)
+    descriptor, has_name = _written(folder, draft, content, mode)
     try:
-        write_all(descriptor, content)
-        os.fchmod(descriptor, mode)
-        os.fsync(descriptor)
         if not has_name:
             _name(descriptor, draft, folder)
     except BaseException:
@@ -128,6 +132,25 @@ def _draft(folder: int, content: bytes, mode: int, prefix: str) -> str:
     finally:
         os.close(descriptor)
     return draft
+
+
+def _draft_name(prefix: str) -> str:
+    return f"{prefix}{os.urandom(6).hex()}"
+
+
+def _written(folder: int, draft: str, content: bytes, mode: int) -> tuple[int, bool]:
+    """Open a draft that is on the disk: without a name, or with this one; and say which."""
+    descriptor, has_name = _unnamed(folder, draft, 0o600)
+    try:
+        write_all(descriptor, content)
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        if has_name:
+            _remove(folder, draft)
+        raise
+    return descriptor, has_name
 
 
 def _remove(folder: int, draft: str) -> None:

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 import trio
 
 from omac.adapters.files.lock import Locked, hold
-from omac.domain.kernel.refusal import Refusal, list_command, quoted
+from omac.domain.kernel.refusal import Refusal, quoted
+from omac.journal.folders import write_command
 
 POLL_S = 0.05
 
@@ -45,5 +46,6 @@ class OneAtATime:
                     raise Refusal("contention", message, fix=fix) from None
             except OSError as error:
                 message = f"{self._path} cannot be locked: {error.strerror}"
-                raise Refusal("state-unusable", message, fix=[list_command(self._path)]) from None
+                fix = [write_command(error, os.path.dirname(self._path))]
+                raise Refusal("state-unusable", message, fix=fix) from None
             await trio.sleep(POLL_S)

@@ -7,6 +7,7 @@ import stat
 
 from omac.domain.kernel.loopback import loopback_address
 from omac.domain.kernel.refusal import Refusal
+from omac.journal.folders import write_command
 
 BACKLOG = 1024
 UNSENT_BYTES_MAX = 262_144  # in the kernel, as long as it reports room for more
@@ -71,7 +72,8 @@ def unix(path: str) -> socket.socket:
         return sock
     except OSError as error:
         sock.close()
-        raise Refusal("state-unusable", f"cannot listen on {path}: {error.strerror}") from error
+        fix = [write_command(error, os.path.dirname(path))]
+        raise Refusal("state-unusable", f"cannot listen on {path}: {error.strerror}", fix=fix) from error
     except BaseException:
         sock.close()
         raise

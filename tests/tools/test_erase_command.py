@@ -380,13 +380,15 @@ def test_what_cannot_be_read_is_set_aside(host: Omac) -> None:
 
 
 def test_records_in_the_spool(host: Omac) -> None:
-    """An erasure first records the events in the spool and erases their fields too; it removes rejected ones."""
+    """An erasure first records the events in the spool and erases their fields too; it removes rejected ones,
+    and drafts of programs that were killed."""
     shop = host.root / "shop"
     spool = host.state / "spool"
     Program(spool).deny("a", root=str(shop), path="/etc/private-basket")
     (waiting,) = [path for path in spool.iterdir() if path.is_file()]
     (spool / "rejected").mkdir(exist_ok=True)
     (spool / "rejected" / "cut").write_bytes(waiting.read_bytes()[:-2])
+    (spool / f".{waiting.name}").write_bytes(waiting.read_bytes()[:-2])
     assert [hit for hit in in_state(host) if "spool" in hit]
     host.ok("erase", str(shop), "--yes")
     assert "guard.denied" in host.ok("audit", "--json")

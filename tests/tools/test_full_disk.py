@@ -18,6 +18,7 @@ from polling import eventually
 from real_omac import COMMAND, Omac, curl, omac_in
 from tools.test_seal_command import folder, moment
 from tools.test_snapshots import called_often
+from valued_skill import typed
 
 from omac.domain.sidecars.sidecar import Exited
 
@@ -191,6 +192,60 @@ def test_without_files(original: tuple[Omac, Path], words: tuple[str, ...]) -> N
             require_whole(omac)
             if done.status:
                 omac.ok(*line, cwd=omac.root / "shop")
+
+
+FILES_LEFT_MAX = 30
+FIRST = (
+    ("approve", "echo"), ("vault", "init", "--key-file", "{state}/keys/vault"), ("start", "--", "true"),
+    ("sandbox", "run", "--ephemeral-cache", "--", "true"),
+)  # fmt: skip
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("words", FIRST, ids=lambda words: " ".join(words[:2]))
+def test_without_files_for_a_first_command(omac: Omac, words: tuple[str, ...]) -> None:
+    """The first command on a host, whose disk has too few files left, proposes the command that shows how many, however
+    far it came, and does its work once there are more."""
+    project = omac.project("shop", "echo")
+    line = [word.format(state=omac.state) for word in words]
+    for left in range(FILES_LEFT_MAX):
+        options = "size=16m,mode=700,nr_inodes=200"
+        subprocess.run(("mount", "-t", "tmpfs", "-o", options, "tmpfs", omac.state), check=True)
+        try:
+            ballast = omac.state / "ballast"
+            ballast.mkdir()
+            for number in range(os.statvfs(omac.state).f_favail - left):
+                (ballast / str(number)).touch()
+            done = omac.run(*line, cwd=project)
+            assert not done.status or f"  try: df -i {omac.state}" in done.err, (left, done)
+            shutil.rmtree(ballast)
+            if done.status:
+                omac.ok(*line, cwd=project)
+        finally:
+            subprocess.run(("umount", omac.state), check=True)
+        if not done.status:
+            return
+    pytest.fail(f"{words} never succeeded")
+
+
+def test_a_disk_that_fills_before_skills_are_reviewed(omac: Omac) -> None:
+    """A review that has no room for the copy of a skill fails, with the command that shows the disk; later it works."""
+    project = omac.project("shop", "echo")
+    subprocess.run(("mount", "-t", "tmpfs", "-o", "size=16m,mode=700,nr_inodes=200", "tmpfs", omac.state), check=True)
+    try:
+        omac.ok("hook", "install", "claude")
+        ballast = omac.state / "ballast"
+        ballast.mkdir()
+        for number in range(os.statvfs(omac.state).f_favail - 3):
+            (ballast / str(number)).touch()
+        done = typed(omac, [], "trust", str(project))
+        assert (done.status, f"  try: df -i {omac.state}" in done.out) == (1, True), done
+        shutil.rmtree(ballast)
+        answers = [("Approve it?", b"y\n"), ("ECHO_", b"\n"), ("ECHO_GREETING", b"\n")]
+        done = typed(omac, answers, "trust", str(project))
+        assert (done.status, "1 approved" in done.out) == (0, True), done
+    finally:
+        subprocess.run(("umount", omac.state), check=True)
 
 
 @pytest.mark.parametrize("left_kib", [0, 16])

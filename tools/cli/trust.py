@@ -44,7 +44,7 @@ class TrustRequest(NamedTuple):
 
 class Counts(NamedTuple):
     """The numbers of skills that were approved now, were approved before, are not, and are but lack values; `failed`
-    counts those that a person said yes to in vain, `yes` all others with that answer."""
+    counts those that could not be shown, or that a person said yes to in vain, `yes` all others with that answer."""
 
     approved: int = 0
     before: int = 0
@@ -72,8 +72,8 @@ class Counts(NamedTuple):
 
 
 def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
-    """Go through the skills; 1 where an approval failed that a person wanted. Raises Refusal: misuse without a
-    terminal, which names the single commands."""
+    """Go through the skills; 1 where one could not be shown, or an approval failed that a person wanted. Raises
+    Refusal: misuse without a terminal, which names the single commands."""
     folders = DiskSkillFolders(environment)
     if is_home(directory_of(request.where)):
         report("in your home folder: these skills are shared by all projects")
@@ -160,7 +160,7 @@ def _needs(reviewed: Review, environment: Mapping[str, str]) -> bool:
 
 def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> str:
     """Show a skill, and ask; return y for one that is approved now, n for one that is not, FAILED for one that was to
-    be, q to end. Raises Refusal."""
+    be or that omac could not show, q to end. Raises Refusal."""
     if reviewed.state == "broken":
         print_folded(f"{reviewed.skill.name} cannot be used: {reviewed.skill.problem}")
         report_fix([f"omac skill check {quoted(reviewed.skill.source)}"])
@@ -170,7 +170,7 @@ def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]
     except Refusal as refusal:
         report(f"{reviewed.skill.name} cannot be approved: {refusal.message}")
         report_fix(refusal.fix)
-        return "n"
+        return "n" if refusal.reason == "skill-invalid" else FAILED
     show_purpose(reviewed, environment)
     if reviewed.candidate.place.repository:
         print_folded(f"  an approval holds for the same files in {reviewed.candidate.place.repository.shown}", 4)

@@ -18,7 +18,7 @@ from omac.domain.kernel.ids import LaunchId, WorkdirId
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.sandbox import launch
 from omac.journal.audit_index import delete_index
-from omac.journal.spool import REJECTED, waiting_in
+from omac.journal.spool import DRAFT, REJECTED, waiting_in
 from omac.journal.subject_ciphers import LEASE_S, ids_of
 from omac.journal.subject_rows import SubjectRows, rows_of
 from omac.services.kernel.opened import OpenedJournal
@@ -98,20 +98,24 @@ class Erasing:
         trio.run(self._carrier.execute, erasure.AGGREGATE, stream, command, PERSON)
 
     def _forget(self, subject: WorkdirId, rows: SubjectRows) -> None:
-        """Remove what omac made of the journal's events, what it rejected of this directory, what interrupted exports
-        wrote, and the logs of its sidecars."""
+        """Remove what omac made of the journal's events, what it rejected of this directory, what interrupted programs
+        and exports wrote, and the logs of its sidecars."""
         directory = rows.path
         folder = os.path.dirname(mark_of(self._state, self.path).file)
-        rejected = os.path.join(self._state.spool(self.path), REJECTED)
+        spool = self._state.spool(self.path)
+        rejected = os.path.join(spool, REJECTED)
+        unread = [os.path.join(rejected, name) for name in _listed(rejected)]
+        unread += [os.path.join(spool, name) for name in _listed(spool) if name.startswith(DRAFT)]
         try:
             for name in _listed(folder):
                 if name.endswith(".snapshots"):
                     shutil.rmtree(os.path.join(folder, name))
                 elif name.endswith(".audit"):
                     delete_index(os.path.join(folder, name))
-            for name in _listed(rejected):
-                if directory and _names(os.path.join(rejected, name), directory):
-                    os.unlink(os.path.join(rejected, name))
+            for path in unread:
+                with suppress(FileNotFoundError):  # its writer, which lives, was done with it
+                    if directory and _names(path, directory):
+                        os.unlink(path)
             for export in rows.exports:
                 empty_draft(export, self._journal.store.journal_id())
             for log in self._state.logs_of(subject):

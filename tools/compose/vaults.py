@@ -18,7 +18,7 @@ from omac.adapters.credentials.vault_format import BYTES_MAX, unseal
 from omac.adapters.credentials.vault_format import VaultKey as VaultKey
 from omac.adapters.files.state import StateDir
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.folders import look_at, make_private
+from omac.journal.folders import make_private, write_command
 from omac.tools.compose.command_context import secret_stores as secret_stores
 from omac.tools.compose.journals import read_if_any, system_of
 
@@ -38,7 +38,7 @@ def create_under_new_key(vault: Vault, path: str) -> None:
     try:
         make_private(os.path.dirname(path))
     except OSError as error:
-        fix = [look_at(os.path.dirname(path))]
+        fix = [write_command(error, os.path.dirname(path))]
         raise Refusal("state-unusable", f"{path} cannot be made: {error.strerror}", fix=fix) from None
     key = make_key_file(path)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from errno import EAGAIN
+from errno import EAGAIN, EDQUOT, ENOSPC
 
 from omac.adapters.git.program import ConfigList
 from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal
@@ -64,8 +64,13 @@ def _unbuilt(problem: OSError) -> Refusal:
         return Refusal("directory-missing", "the current directory was removed", fix=["cd"])
     where = f"{problem.filename}: " if problem.filename else ""
     message = f"the sandbox cannot be built: {where}{problem.strerror or problem}"
-    fix = COUNT_PROCESSES if problem.errno == EAGAIN else "omac sandbox doctor"  # fork(2): a limit of processes
-    return Refusal("sandbox-failed", message, fix=[fix])
+    if problem.errno == EAGAIN:  # fork(2): a limit of processes
+        return Refusal("sandbox-failed", message, fix=[COUNT_PROCESSES])
+    if problem.errno in (ENOSPC, EDQUOT):
+        from omac.journal.folders import room_command
+
+        return Refusal("sandbox-failed", message, fix=[room_command(os.path.dirname(problem.filename or ""))])
+    return Refusal("sandbox-failed", message, fix=["omac sandbox doctor"])
 
 
 def _handed_in(descriptor: str, typed: list[str]) -> SandboxRequest:

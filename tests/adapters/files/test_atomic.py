@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from contract.journals import run_python
 
 from omac.adapters.files import atomic
 
@@ -69,6 +70,31 @@ def test_a_draft_has_a_name_once_it_is_on_the_disk(
     monkeypatch.setattr(os, "fsync", partial(seen, os.fsync))
     write(str(tmp_path / "file"), b"content")
     assert listings == [[], [], ["file"]]
+
+
+KILLED = """
+import os, sys
+from omac.adapters.files import atomic
+step = 0
+def kill(event, arguments):
+    global step
+    if event in ("os.link", "os.rename", "os.remove"):
+        step += 1
+        if step == int(sys.argv[2]):
+            os.kill(os.getpid(), 9)
+sys.addaudithook(kill)
+atomic.publish(sys.argv[1], b"a key")
+"""
+
+
+def test_a_new_file_has_one_name_whenever_it_is_killed(tmp_path: Path) -> None:
+    """A kill between two steps leaves no second name of a new file: nobody would know of that copy of a key."""
+    for step in range(1, 9):
+        done = run_python(KILLED, str(tmp_path / "file"), str(step))
+        assert set(os.listdir(tmp_path)) <= {"file"}, step
+        if done.returncode == 0:
+            break
+    assert (done.returncode, os.listdir(tmp_path)) == (0, ["file"]), done
 
 
 @pytest.mark.parametrize("write", [atomic.create, atomic.publish, atomic.replace])
