@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shlex
 import subprocess
 import tempfile
 import time
@@ -244,6 +245,21 @@ def test_findings_are_few_and_begin_with_what_matters(ground: Ground) -> None:
     assert lines[1].startswith(f"{ground.project}/zzz.mk: ")
     shown = ground.person(lines[-1].partition(": ")[2].replace("less ", "cat ")).out
     assert len(shown.splitlines()) == 42
+
+
+def test_the_command_for_many_files_shows_their_folder_alone(ground: Ground) -> None:
+    """The command that a line for many new files has prints each of them, and nothing of the folders beside them; it
+    waits for no FIFO and follows no link."""
+    ground.renew("plain")
+    names = ("Makefile", "Dockerfile", "justfile", "Rakefile", "Procfile")
+    odd = "mkdir -p sub; echo below > sub/below; mkfifo pipe; ln -s /etc/passwd link"
+    done = ground.agent(f'{odd}; for n in {" ".join(names)}; do echo "in $n" > $n; done')
+    (line,) = [line for line in done.err.splitlines() if "a build obeys them" in line]
+    shown = ground.person(f"timeout 10 bash -c {shlex.quote(line.partition('obeys them: ')[2])}")
+    assert shown.status == 0, shown
+    assert all(f"{ground.project}/{name}:in {name}\n" in shown.out for name in names), shown
+    assert "link -> /etc/passwd" in shown.out
+    assert not [text for text in ("below", "root:", ".git/") if text in shown.out], shown
 
 
 def test_a_change_that_the_index_hides(ground: Ground) -> None:
