@@ -296,6 +296,14 @@ def test_links_that_programs_obey(ground: Ground, target: str) -> None:
     assert "/.vscode: is a link" in findings(ground, "echo y > other/x")
 
 
+def test_a_link_to_a_file_of_the_tool_cache(ground: Ground) -> None:
+    """A link that programs obey is reported again when the file of the cache that it leads to changes."""
+    ground.renew("plain")
+    assert "/Makefile: is a link" in findings(ground, "echo x > $OMAC_CACHE_DIR/m; ln -s $OMAC_CACHE_DIR/m Makefile")
+    assert "is a link" not in findings(ground, "cat Makefile; echo x > $OMAC_CACHE_DIR/other")
+    assert "/Makefile: is a link" in findings(ground, "echo y > $OMAC_CACHE_DIR/m")
+
+
 def test_a_link_of_a_virtual_environment(ground: Ground) -> None:
     """The link in a skill's environment is reported when what it leads to changes, however many packages are there:
     these count as little behind a link as elsewhere."""
