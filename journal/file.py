@@ -109,13 +109,12 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
             return without_locks(folder)
         message = f"the journal {path} is locked by another program"
         return Refusal("journal-unavailable", message, fix=[f"fuser {quoted(path)}"])
-    if "disk I/O" in text:
-        if (limit := _size_limit()) is not None:
-            message = f"the journal {path} cannot be written: no file of this process may exceed {limit} bytes"
-            return Refusal("journal-unavailable", message, fix=["ulimit -f unlimited", f"ls -l {quoted(path)}*"])
-        # a failing disk, or a log that was cut while a process still has it open
-        listing = f"fuser {quoted(path)} {quoted(path)}-shm  # stop these, then try again"
-    return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[listing])
+    fix = [listing]
+    if "disk I/O" in text:  # a failing disk, or a log that was cut while a process still has it open
+        fix = [f"fuser {quoted(path)} {quoted(path)}-shm  # stop these, then try again"]
+        if (limit := _size_limit()) is not None:  # or that: the file that reached it may be gone by now
+            text, fix = f"{text}; no file of this process may exceed {limit} bytes", ["ulimit -f unlimited", *fix]
+    return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=fix)
 
 
 def _size_limit() -> int | None:

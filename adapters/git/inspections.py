@@ -33,15 +33,18 @@ def note(
     closed: Iterable[str] = (),
     *,
     named: Mapping[str, str] | None = None,
+    unjudged: tuple[str, ...] = (),
 ) -> Baseline:
     """Return what is there at launch, in the projects and the git folders that the program will be able to write; of
     the projects, those that are `kept` are an agent's own, and what is `closed` cannot be written after all. Settings
-    name what is `named`, by whom it is obeyed."""
+    name what is `named`, by whom it is obeyed; nobody inspects what is in `unjudged` folders."""
     baseline = Baseline(since_ns)
     for path, folder in folders.items():
         if folder.worktree in projects and (commit := tracked_files.commit_of(path, folder.common)):
             baseline.commits[folder.worktree] = commit
-    inspection = Inspection(projects, baseline, Budget(FIRST_SECONDS_MAX), kept=kept, closed=closed, named=named)
+    inspection = Inspection(
+        projects, baseline, Budget(FIRST_SECONDS_MAX), kept=kept, closed=closed, named=named, unjudged=unjudged
+    )
     _inspect(inspection, folders)
     checkouts.note(inspection)
     baseline.is_whole = baseline.is_whole and not inspection.is_cut

@@ -106,8 +106,9 @@ class LaunchInspection:
             copy.note()
         record.closed = {path: birth for path in record.closed if (birth := birth_of(path))}
         baseline = inspections.note(
-            record.projects, record.folders, record.began_ns, record.kept, record.closed, named=record.named
-        )
+            record.projects, record.folders, record.began_ns, record.kept, record.closed, named=record.named,
+            unjudged=record.unjudged,
+        )  # fmt: skip
         self._pending.complete(record, baseline)
         self._flushing.append(Background(lambda: self._pending.flush(record)))
         return baseline.is_whole

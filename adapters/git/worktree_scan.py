@@ -57,7 +57,7 @@ class WorktreeScan:
         self._named = inspection.named
         self._project = project
         self._known = known
-        self._links = LinkStamps(inspection.projects, inspection.budget.spend)
+        self._links = LinkStamps((*inspection.projects, *inspection.unjudged), inspection.budget.spend)
         self._dots = DotJudge(inspection, known)
         self._below = len(project) + 1  # where a path below the project begins
         self._since_ns = inspection.baseline.since_ns - MARGIN_NS
@@ -124,7 +124,9 @@ class WorktreeScan:
             self._dots.judge(level.folder, level.path, entry)
         elif entry.is_dir(follow_symlinks=False):
             self._enter(level, entry)
-        elif self._inspection.unjudged and entry.is_symlink() and self._leads_to_unjudged(level, name):
+        elif (
+            self._is_last and self._inspection.unjudged and entry.is_symlink() and self._leads_to_unjudged(level, name)
+        ):
             problem = "leads to a tool cache, or into /proc, where git may obey what a program wrote"
             self._inspection.set_aside(level.folder, name, f"{level.path}/{name}", problem)
         elif not self._inspection.is_hurried:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY = 4, 20
 REQUEST, DUMP, INTERRUPTED = 0x1, 0x300, 0x10  # flags of a message (netlink(7))
 ERROR, DONE = 2, 3
-LISTEN = 10  # the state of a socket (TCP_LISTEN)
+ESTABLISHED, CLOSE_WAIT, LISTEN = 1, 8, 10  # states of a socket (TCP_LISTEN)
 WITHIN_S = 1.0
 _ANSWER_BYTES = 65_536
 _HEAD = struct.Struct("=IHHII")  # struct nlmsghdr
@@ -63,6 +63,19 @@ def accepted_by(connection: socket.socket) -> int:
     return inodes[0] if inodes else 0
 
 
+def connected(port: int) -> set[int]:
+    """The inodes of sockets of connections that were accepted at a port; none where the kernel has no sock_diag."""
+    states = 1 << ESTABLISHED | 1 << CLOSE_WAIT
+    try:
+        return {
+            inode
+            for family in (socket.AF_INET, socket.AF_INET6)
+            for _, _, _, inode in _query(family, _socket_id(port), REQUEST | DUMP, states)
+        }
+    except (OSError, struct.error):
+        return set()
+
+
 def _listening(family: socket.AddressFamily, port: int = 0) -> list[Listener]:
     """Return the listeners of one family, at a port or, without one, at any."""
     size = 4 if family == socket.AF_INET else 16
@@ -79,11 +92,13 @@ def _socket_id(port: int, other_port: int = 0, address: bytes = b"", other_addre
     return _SOCKET.pack(*ports, address, other_address, 0, b"\xff" * 8)
 
 
-def _query(family: socket.AddressFamily, wanted: bytes, flags: int) -> Iterator[tuple[int, bytes, bytes, int]]:
+def _query(
+    family: socket.AddressFamily, wanted: bytes, flags: int, states: int = 1 << LISTEN
+) -> Iterator[tuple[int, bytes, bytes, int]]:
     """Yield the state, port, address and inode of sockets, as sock_diag reports them: of the one with the wanted ports
-    and addresses, or (DUMP) of those that listen at the first port, or at any where that is 0. Raises OSError or
+    and addresses, or (DUMP) of those in these states at the first port, or at any where that is 0. Raises OSError or
     struct.error if sock_diag answers otherwise."""
-    question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 1 << LISTEN) + wanted
+    question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, states) + wanted
     head = _HEAD.pack(_HEAD.size + len(question), SOCK_DIAG_BY_FAMILY, flags, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_SOCK_DIAG) as kernel:
         kernel.settimeout(WITHIN_S)

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import trio
 
 from omac.adapters.linux import process
-from omac.adapters.linux.listeners import accepted_by, answering
+from omac.adapters.linux.listeners import accepted_by, answering, connected
 from omac.adapters.linux.process import Stat
 from omac.adapters.sidecars import health as health_check
 from omac.domain.sidecars.sidecar import Birth, Exit
@@ -65,8 +65,11 @@ class LinuxSidecarProcess(SidecarProcess):
         await health_check.probe(health, self._birth.port, self._pids)
 
     def listens(self) -> bool:
-        """Return whether the sidecar, and no other process, still listens on its port."""
-        return process.owns_listener(self._pids(), self._birth.port)
+        """Return whether the sidecar, and no other process, still listens on its port, or will again: a server may
+        take one connection at a time."""
+        reachable = {listener.inode for listener in answering(self._birth.port)}
+        sockets = process.socket_inodes(self._pids())
+        return reachable <= sockets if reachable else not sockets.isdisjoint(connected(self._birth.port))
 
     def is_reached(self, connection: socket.socket) -> bool:
         """Return whether a connection that was just made to its port came to the sidecar: it is listening there still,

@@ -34,7 +34,7 @@ class Served(BaseHTTPRequestHandler):
 ThreadingHTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Served).serve_forever()
 """
 ONE_BY_ONE = """\
-import os, socket
+import os, socket, time
 
 def listening():
     return socket.create_server(("127.0.0.1", int(os.environ["SIDECAR_PORT"])))
@@ -43,7 +43,8 @@ listener = listening()
 while True:
     connection, _ = listener.accept()
     listener.close()
-    connection.recv(65536)
+    if b" /long" in connection.recv(65536):
+        time.sleep(6)
     listener = listening()
     connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n")
     connection.close()
@@ -93,3 +94,14 @@ def test_a_server_that_listens_for_one_connection_gets_it(tmp_path: Path, call: 
         omac.approve(project, "wrapped")
         base = omac.serve().skill(project, "wrapped")["base"]
         assert {curl(f"{base}/x", *call).status for _ in range(CALLS_MANY)} == {200}
+
+
+@pytest.mark.full
+def test_a_server_with_one_connection_is_not_taken_for_dead(tmp_path: Path) -> None:
+    """A call that lasts longer than omac goes without checking whether the sidecar listens gets its answer."""
+    with omac_in(tmp_path) as omac:
+        project = omac.project("shop")
+        omac.skill(project, "wrapped", META, ONE_BY_ONE)
+        omac.approve(project, "wrapped")
+        base = omac.serve().skill(project, "wrapped")["base"]
+        assert curl(f"{base}/long").status == 200
