@@ -11,7 +11,7 @@ import stat
 
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox import confinement
-from omac.domain.sandbox.confinement import DENY, GIT_HOOKS, PRIVATE, READ, WRITE, governing
+from omac.domain.sandbox.confinement import ALLOWED, DENY, GIT_HOOKS, PRIVATE, READ, WRITE, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
     for entry in policy.entries:
         if entry.access == DENY:
             words += _masked(entry.path, files, masks, entry.content, listed=entry.reason == GIT_HOOKS)
-        else:
+        elif not is_shown_by_folder(entry, policy):
             words += _mounts(entry, policy, files, size)
     for path in policy.hidden:
         around = governing(policy.entries, path)
@@ -85,6 +85,15 @@ def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
         message = f"the policy for {policy.workdir} has {len(policy.entries)} paths, more than bubblewrap can mount"
         raise Refusal("policy-too-large", message, fix=["omac sandbox run --explain -- true  # which are they?"])
     return words
+
+
+def is_shown_by_folder(entry: Entry, policy: Policy) -> bool:
+    """Return whether an entry is a person's grant of a file in a folder that can be written: the folder's mount shows
+    the file, and one of its own would keep a program from replacing or removing it."""
+    if entry.access != WRITE or entry.reason != ALLOWED or os.path.isdir(entry.path):
+        return False
+    around = governing(policy.entries, os.path.dirname(entry.path))
+    return around is not None and around.access == WRITE and around.source == around.path
 
 
 def _memory_bytes(limits: Mapping[str, float]) -> int:

@@ -44,7 +44,8 @@ def briefing(facts: BriefingFacts) -> str:
         f"Files: you can change what is in {first}{also}. System files can be read. Of the home directory, "
         f"nothing else is here; /tmp is the sandbox's own and gone at its end.{hidden}",
         "Git: commits work. Its hooks and settings are read-only here, and inspected when the sandbox ends. Worktrees, "
-        "submodules and nested repositories that were there at its beginning can only be removed or moved outside.",
+        "submodules and nested repositories that were there at its beginning can only be removed or moved outside. "
+        "Add worktrees in the project: a folder beside it is gone at the end.",
         f"Network: {_NETWORKS.get(facts.network, facts.network).format(ports=ports)}.",
         "Not here: root and sudo, and tracing, as by gdb, strace and perf. LeakSanitizer traces, too: set "
         "`LSAN_OPTIONS=detect_leaks=0` for programs with it or AddressSanitizer.",

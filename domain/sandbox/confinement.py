@@ -32,6 +32,7 @@ BACKENDS = ("auto", "bubblewrap", "landlock")
 # processes, bytes, processors (a fraction may do), open files of a process, bytes of each folder that lives in memory
 LIMITS = ("pids", "memory", "cpu", "files", "tmp")
 _BY_NAME = "--deny"  # the reason of denials
+ALLOWED = "--allow"  # the reason of what a person lets be changed
 GIT_HOOKS = "git: hooks run on the host"  # the reason of such denials, which look like empty folders
 SOCKETS_OUTSIDE = "sockets of programs outside are not part of a broader grant"  # the reason of such denials
 REPLACEABLE = "/run/omac/replaceable"  # inside: a private folder of copies that stand for pinned files

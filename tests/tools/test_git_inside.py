@@ -225,6 +225,20 @@ def test_a_worktree_that_the_host_adds_meanwhile(world: Box) -> None:
     assert git(world, "status", "-sb", cwd=beside).startswith("## dev")
 
 
+def test_a_worktree_that_a_program_adds_beside_the_project(world: Box) -> None:
+    """A worktree in a folder of the sandbox's own is reported once; its commits stay, and the host's git works."""
+    workdir = repository(world, "plain")
+    script = "git worktree add -q ../beside -b new; git -C ../beside commit -q --allow-empty -m new; cat ../beside/.git"
+    done = inside(world, workdir, script)
+    assert done.status == 0, done.err
+    lines = [line for line in done.err.splitlines() if "worktrees/beside" in line]
+    assert len(lines) == 1, done.err
+    assert "names a worktree outside the project (git worktree prune removes what is left of it)" in lines[0]
+    assert git(world, "log", "-1", "--format=%s", "new", cwd=workdir) == "new\n"
+    git(world, "worktree", "prune", cwd=workdir)
+    assert not (workdir / ".git" / "worktrees").exists()
+
+
 ENVIRONMENTS = {
     "count": {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": ".hooks"},
     "parameters": {"GIT_CONFIG_PARAMETERS": "'core.hooksPath'='.hooks'"},

@@ -1126,6 +1126,21 @@ def test_caches_cannot_be_made_for_other_projects(mine: Box) -> None:
     assert [path.name for path in cache.iterdir()] == ["beside"]
 
 
+def test_a_package_that_holds_a_hidden_file(mine: Box) -> None:
+    """A file of variables that a package brings keeps a package manager from removing it. The warning names the option
+    that shows this file alone, and with it the file can be removed and replaced."""
+    brought, own = mine.workdir / "node_modules" / "pkg" / ".env", mine.workdir / ".env"
+    mine.give(brought, "PORT=1")
+    mine.give(own, "KEY=secret")
+    done = mine.run("rm", "-r", "node_modules")
+    assert done.status == 1
+    assert f"packages with hidden files cannot be removed inside: {brought}; --allow PATH shows one" in done.err
+    script = "cat node_modules/pkg/.env; rm -r node_modules && mkdir node_modules; ! grep -q KEY= .env"
+    done = mine.run("sh", "-e", "-c", script, options=("--allow", str(brought)))
+    assert (done.status, done.out, done.err) == (0, "PORT=1", "")
+    assert not list((mine.workdir / "node_modules").iterdir())
+
+
 def test_denying_what_is_not_there_is_told(mine: Box) -> None:
     """A denial that hides nothing is reported."""
     done = mine.run("true", options=("--deny", str(mine.workdir / ".env")))
