@@ -158,6 +158,18 @@ def test_an_interpreter_that_agents_of_a_server_may_change(omac: Omac) -> None:
     assert (done.status, f"{program}, which an agent may change" in done.err) == (3, True), done
 
 
+@pytest.mark.parametrize("command", ["[python3, {}]", "[{}, x]"], ids=["script", "interpreter"])
+def test_a_program_in_the_tool_cache_of_an_agent(omac: Omac, command: str) -> None:
+    """A skill that runs by a file of the tool cache, which an agent can change, is not approved."""
+    project = omac.root / "shop"
+    project.mkdir()
+    make = "printf '#!/bin/sh\\n' > $OMAC_CACHE_DIR/x.py; chmod +x $OMAC_CACHE_DIR/x.py; echo $OMAC_CACHE_DIR"
+    cache = omac.ok("sandbox", "run", "--", "sh", "-c", make, cwd=project).splitlines()[-1]
+    omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: {command.format(cache + '/x.py')}\n")
+    done = omac.run("approve", "echo", cwd=project)
+    assert (done.status, f"{cache}/x.py, which an agent may change" in done.err) == (3, True), done
+
+
 def test_a_change_meanwhile_is_refused(omac: Omac, tmp_path: Path) -> None:
     """Only the copy that was shown is approved: files changed meanwhile are not."""
     project = omac.project("shop")
