@@ -170,6 +170,18 @@ def test_a_program_in_the_tool_cache_of_an_agent(omac: Omac, command: str) -> No
     assert (done.status, f"{cache}/x.py, which an agent may change" in done.err) == (3, True), done
 
 
+@pytest.mark.parametrize(("folder", "status"), [(".claude", 3), (".claude/hooks", 0)], ids=["kept", "pinned"])
+def test_a_script_in_the_own_folder_of_an_agent(omac: Omac, folder: str, status: int) -> None:
+    """A script that lies where an agent keeps its files is one that it may change, unless its sandbox pins it there."""
+    script = Path(omac.environment["HOME"]) / folder / "x.py"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.touch()
+    project = omac.root / "shop"
+    omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: [python3, {script}]\n")
+    done = omac.run("approve", "echo", cwd=project, within=("env",))
+    assert (done.status, f"{script}, which an agent may change" in done.err) == (status, status == 3), done
+
+
 def test_a_change_meanwhile_is_refused(omac: Omac, tmp_path: Path) -> None:
     """Only the copy that was shown is approved: files changed meanwhile are not."""
     project = omac.project("shop")
