@@ -124,10 +124,8 @@ class WorktreeScan:
             self._dots.judge(level.folder, level.path, entry)
         elif entry.is_dir(follow_symlinks=False):
             self._enter(level, entry)
-        elif (
-            self._is_last and self._inspection.unjudged and entry.is_symlink() and self._leads_to_unjudged(level, name)
-        ):
-            problem = "leads to a tool cache, or into /proc, where git may obey what a program wrote"
+        elif self._is_last and entry.is_symlink() and self._leads_to_unjudged(level, entry):
+            problem = "leads to a tool cache, around one or into /proc, where git may obey what a program wrote"
             self._inspection.set_aside(level.folder, name, f"{level.path}/{name}", problem)
         elif not self._inspection.is_hurried:
             who = level.obeyed.by(name) if level.obeyed else None
@@ -181,15 +179,18 @@ class WorktreeScan:
             else:
                 self._inspection.obey(self._project, path[self._below :], who)
 
-    def _leads_to_unjudged(self, level: _Level, name: str) -> bool:
+    def _leads_to_unjudged(self, level: _Level, entry: os.DirEntry[str]) -> bool:
         """Return whether a link, by itself and not by another one, leads to a folder that nobody inspects, or to where
-        one can be made; also by what /proc shows of a process, which differs between omac and the host's git."""
-        unjudged, parts = self._inspection.unjudged, os.readlink(name, dir_fd=level.folder).split("/")
+        one can be made; also by what /proc shows of a process, which differs between omac and the host's git. A new
+        link to a folder around one counts, too: git goes to submodules behind it."""
+        unjudged, parts = self._inspection.unjudged, os.readlink(entry.name, dir_fd=level.folder).split("/")
         ups = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
         stays = parts[0] != "" and ".." not in parts[ups:] and ups < len(self._levels)
         if stays or below_any(level.path, unjudged):
             return False
-        target = os.path.realpath(f"{level.path}/{name}")
+        target = os.path.realpath(f"{level.path}/{entry.name}")
+        if any(below(folder, target) and folder != target for folder in unjudged):
+            return entry.stat(follow_symlinks=False).st_ctime_ns >= self._since_ns
         is_of_process = {"proc", "cwd"} <= {*parts} or (below(target, "/proc") and parts[-1] != "fd")
         return (is_of_process or below_any(target, unjudged)) and not os.path.isfile(target)
 

@@ -96,6 +96,8 @@ LINKS_TO_IT = {
     "to the folder above": "ln -s ${E%/*} dir; ln -s dir/evil lnk",
     "by a way up": "mkdir -p a/b; ln -s ../../$(realpath --relative-to=. $E) a/b/l; ln -s a/b/l lnk",
     "to what is not there": "ln -s $E lnk; mv $E $E-x",
+    "to a folder around it": "ln -s / lnk; git update-index --force-remove lnk; git config -f .gitmodules"
+    " submodule.lnk.path lnk$E; git update-index --add --cacheinfo 160000,$(git -C $E rev-parse HEAD),lnk$E",
     "by what the reader has": "ln -s /proc/self/root$E a; ln -s /proc/self/cwd/../../../../../..$E b;"
     " ln -s /proc/self c; ln -s c/cwd/../../../../../..$E lnk",
 }
