@@ -1141,6 +1141,15 @@ def test_a_package_that_holds_a_hidden_file(mine: Box) -> None:
     assert not list((mine.workdir / "node_modules").iterdir())
 
 
+def test_a_copy_of_a_hidden_file_can_be_removed(mine: Box) -> None:
+    """A build inside that copies a hidden file copies the marker: the next launch does not hide that, and cleans up."""
+    mine.give(mine.workdir / ".env", "KEY=1")
+    assert mine.run("sh", "-e", "-c", "mkdir -p out; cp .env out/.env").status == 0
+    done = mine.run("rm", "-r", "out")
+    assert (done.status, done.err) == (0, "")
+    assert (mine.workdir / ".env").read_text() == "KEY=1"
+
+
 def test_denying_what_is_not_there_is_told(mine: Box) -> None:
     """A denial that hides nothing is reported."""
     done = mine.run("true", options=("--deny", str(mine.workdir / ".env")))
