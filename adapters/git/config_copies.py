@@ -64,8 +64,8 @@ class ConfigCopy:
             self.own = refs.branch_of(self.git)
 
     def collect(self) -> None:
-        """Read what a copy on the host holds."""
-        if self.place and self.before is not None:
+        """Read what a copy on the host holds. A session's folder that is gone had none, or was removed by a person."""
+        if self.place and self.before is not None and is_folder(os.path.dirname(self.place)):
             try:
                 self.after = pointers.read(self.place, pointers.CONFIG_BYTES_MAX)
             except Refusal:

@@ -102,14 +102,15 @@ def leads_to(path: str, folder: str) -> str:
 
 
 def keeps(path: str, repositories: Sequence[Repository]) -> bool:
-    """Return whether the repository around a file has its very content."""
+    """Return whether the repository around a file has its very content, or the file holds but a copy of the marker."""
     around = [repository for repository in repositories if below(path, repository.root)]
-    if not around:
-        return False
-    from omac.adapters.git import object_store  # here, for most projects have no such file
-
     try:
+        content = bounded.read(path, ENV_BYTES_MAX)
+        if content == MARKER or not around:
+            return content == MARKER
+        from omac.adapters.git import object_store  # here, for most projects have no such file
+
         nearest = max(around, key=lambda repository: len(repository.root))
-        return object_store.holds(nearest.common, bounded.read(path, ENV_BYTES_MAX))
+        return object_store.holds(nearest.common, content)
     except (OSError, Refusal):
         return False  # hidden, then

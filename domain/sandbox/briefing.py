@@ -32,7 +32,10 @@ def briefing(facts: BriefingFacts) -> str:
     first = facts.writable[0]
     others = [folder for folder in facts.writable if folder != first]  # a root may be the working directory
     also = f", and in {', '.join(others)}" if others else ""
-    hidden = " Files that hold credentials, such as .env, are hidden: they exist, and are not to be recreated."
+    hidden = (
+        " Files that hold credentials, such as .env, are hidden: they exist, cannot be removed, and are not to be "
+        "recreated."
+    )
     kept = "kept for this project" if facts.kept else "gone when the sandbox ends"
     hidden = hidden if facts.hides_env_files else ""
     call = "the URL in `OMAC_<MOUNT>_BASE`, for example with curl"

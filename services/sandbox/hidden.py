@@ -4,7 +4,8 @@ Rules
 
 1. A file that an entry names is shown: a name that a person wrote out counts more than one that was found.
 2. A file of environment variables that its repository keeps as it is could be read there anyway, and git works on it:
-   it is shown. The repository must have exactly this content; its statements about the file do not count.
+   it is shown. The repository must have exactly this content; its statements about the file do not count. So is a
+   copy of the marker, which a build inside leaves.
 3. Who connects to a socket that a program outside has acts by that program: in a project, and in an agent's own
    folders, it is hidden. One that was only left there is not, for a program inside puts its own in the place.
 4. A mount on a file goes with it wherever a folder above is moved, so no folder is held in place for it.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         BackendPort,
         ConfigListing,
         GitLayout,
+        HeldLimits,
         InspectionPort,
         LaunchedProgram,
         Opaque,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
         SandboxPorts,
         VanishingPort,
     )
+
+BUILDS_MAX = 5  # of one launch: each commit beside it replaces files of git that it shows
 
 
 def launch(typed: SandboxRequest, ports: SandboxPorts, listing: ConfigListing | None) -> int:
@@ -84,6 +87,7 @@ class SandboxLaunch:
         self._replaceable: ReplaceablePort | None = None
         self._vanishing: VanishingPort | None = None
         self._vanished: list[str] = []
+        self._builds = 0
         self._is_built = False
         self._inspection: InspectionPort
         self._requested = ""
@@ -138,28 +142,43 @@ class SandboxLaunch:
             self._plan.placeholders.make(self._plan.policy)
             for layout in self._layouts:
                 self._ports.git.prepare(layout)
-            with self._backend.start(self._plan.policy, self._plan.argv, self._layouts) as program:
-                self._note()
-                pid = self._await_built(program)
-                if held:
-                    held.add(pid)
-                if self._replaceable and not self._replaceable.install(pid):
-                    self._ports.report(
-                        "git cannot change its settings in the sandbox on this kernel (Linux 5.6 lets it)"
-                    )
-                self._open_home(pid)
-                self._inspection.watch()
-                for link in self._plan.changeable_journals:
-                    self._ports.distrust(link)
-                program.release()
-                self._records.append("sandbox.launched", {"pid": pid}, durable=False)  # implied by what follows
-                status = program.ended()
-                self._list_home()
+            status = self._built_and_ran(held)
         finally:
             for folder in held.end() if held else ():
                 self._ports.report(f"the cgroup {folder} still exists: a process in it has not ended")
             findings = self._clean_up()
         return status, findings
+
+    def _built_and_ran(self, held: HeldLimits | None) -> int:
+        """Build the sandbox, again where a file that it shows was replaced meanwhile, and run the program; its status.
+        Raises as `_confined`."""
+        while True:
+            self._builds += 1
+            try:
+                with self._backend.start(self._plan.policy, self._plan.argv, self._layouts) as program:
+                    return self._ran(program, held)
+            except Refusal as refusal:
+                if refusal.reason != "path-changed" or self._is_built or self._builds == BUILDS_MAX:
+                    raise
+
+    def _ran(self, program: LaunchedProgram, held: HeldLimits | None) -> int:
+        """Run a program that is held back to its end; its status."""
+        if not self._requested:
+            self._note()
+        pid = self._await_built(program)
+        if held:
+            held.add(pid)
+        if self._replaceable and not self._replaceable.install(pid):
+            self._ports.report("git cannot change its settings in the sandbox on this kernel (Linux 5.6 lets it)")
+        self._open_home(pid)
+        self._inspection.watch()
+        for link in self._plan.changeable_journals:
+            self._ports.distrust(link)
+        program.release()
+        self._records.append("sandbox.launched", {"pid": pid}, durable=False)  # implied by what follows
+        status = program.ended()
+        self._list_home()
+        return status
 
     def _await_built(self, program: LaunchedProgram) -> int:
         """Wait for the sandbox and for what must be durable before the program begins; return the first process."""

@@ -1141,6 +1141,15 @@ def test_a_package_that_holds_a_hidden_file(mine: Box) -> None:
     assert not list((mine.workdir / "node_modules").iterdir())
 
 
+def test_a_copy_of_a_hidden_file_can_be_removed(mine: Box) -> None:
+    """A build inside that copies a hidden file copies the marker: the next launch does not hide that, and cleans up."""
+    mine.give(mine.workdir / ".env", "KEY=1")
+    assert mine.run("sh", "-e", "-c", "mkdir -p out; cp .env out/.env").status == 0
+    done = mine.run("rm", "-r", "out")
+    assert (done.status, done.err) == (0, "")
+    assert (mine.workdir / ".env").read_text() == "KEY=1"
+
+
 def test_denying_what_is_not_there_is_told(mine: Box) -> None:
     """A denial that hides nothing is reported."""
     done = mine.run("true", options=("--deny", str(mine.workdir / ".env")))
@@ -1160,6 +1169,39 @@ def test_denying_what_is_not_there_takes_no_protection_away(mine: Box, denied: s
     assert "hides nothing" in done.err
     assert not (root / ".git/hooks/post-checkout").exists(), done
     assert mine.host("git", "config", "core.fsmonitor", cwd=root).out == "", done
+
+
+REPLACES = """
+import os, shutil
+from omac.adapters.sandbox import bubblewrap
+left, arguments = [{times}], bubblewrap.arguments
+def replacing(*words):
+    if left[0]:
+        left[0] -= 1
+        shutil.copy("{index}", "{index}.new")
+        os.rename("{index}.new", "{index}")
+    return arguments(*words)
+bubblewrap.arguments = replacing
+"""
+
+
+@pytest.mark.parametrize(("times", "status"), [(1, 0), (3, 0), (100, 7)])
+def test_an_index_that_git_replaces_meanwhile(mine: Box, times: int, status: int) -> None:
+    """A launch in a linked worktree begins although somebody commits in the clone just then, which replaces the index
+    there; it is built again. What is replaced each time is refused, and the program does not run."""
+    main = mine.home / "main"
+    main.mkdir()
+    mine.give(main / "f")
+    mine.workdir.rmdir()
+    for words in ("init -q", "add f", "commit -q -m first", f"worktree add -q {mine.workdir}"):
+        assert mine.host("git", *words.split(), cwd=main).status == 0
+    line = mine.changed(REPLACES.format(times=times, index=main / ".git" / "index"), "sh", "-c", "echo ran >> ran")
+    done = mine.host(*line)
+    assert done.status == status, done
+    assert ("was replaced while the sandbox was built" in done.err) == bool(status)
+    assert "copy of the settings" not in done.err
+    assert (mine.workdir / "ran").exists() != bool(status)
+    assert not status or mine.host("git", "-C", str(mine.workdir), "status", "--short").out == ""
 
 
 @pytest.mark.full
