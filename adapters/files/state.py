@@ -168,9 +168,13 @@ class StateDir:
         with self._usable():
             make_private(os.path.dirname(path))
             os.mkdir(draft, mode=0o700)
-            os.mkdir(os.path.join(draft, "logs"), mode=0o700)
-            lock.hold(os.path.join(draft, "lock"))
-            os.rename(draft, path)  # so that nobody ever sees it without its lock held
+            try:
+                os.mkdir(os.path.join(draft, "logs"), mode=0o700)
+                lock.hold(os.path.join(draft, "lock"))
+                os.rename(draft, path)  # so that nobody ever sees it without its lock held
+            except BaseException:
+                shutil.rmtree(draft, ignore_errors=True)
+                raise
         return path
 
     def restore_run(self, run: RunId, journal: str) -> bool:

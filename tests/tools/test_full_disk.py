@@ -240,6 +240,7 @@ def test_without_files_for_a_first_command(omac: Omac, words: tuple[str, ...]) -
                 (ballast / str(number)).touch()
             done = omac.run(*line, cwd=project)
             assert not done.status or f"  try: df -i {omac.state}" in done.err, (left, done)
+            assert not [*omac.state.glob("run/.*")], (left, done)
             shutil.rmtree(ballast)
             if done.status:
                 omac.ok(*line, cwd=project)
