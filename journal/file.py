@@ -119,12 +119,11 @@ def _failed(path: str, text: str) -> Refusal:
     """Return the refusal of a journal that the system failed to read or write, which SQLite does not explain."""
     if _is_read_only(path):
         return on_read_only(path, "journal-unavailable")
-    if (limit := _size_limit()) is not None:
-        message = f"the journal {path} cannot be written: no file of this process may exceed {limit} bytes"
-        return Refusal("journal-unavailable", message, fix=["ulimit -f unlimited", f"ls -l {quoted(path)}*"])
     # a failing disk, or a log that was cut while a process still has it open
-    listing = f"fuser {quoted(path)} {quoted(path)}-shm  # stop these, then try again"
-    return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[listing])
+    fix = [f"fuser {quoted(path)} {quoted(path)}-shm  # stop these, then try again"]
+    if (limit := _size_limit()) is not None:  # or that: the file that reached it may be gone by now
+        text, fix = f"{text}; no file of this process may exceed {limit} bytes", ["ulimit -f unlimited", *fix]
+    return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=fix)
 
 
 def on_read_only(path: str, reason: Reason = "journal-read-only") -> Refusal:

@@ -90,10 +90,10 @@ class Writer(trio.abc.Instrument):
         self._ride = trio.CancelScope()  # at its deadline, what is gathered is handed on
         self._queue: queue.SimpleQueue[list[_Item] | _Poll | None] = queue.SimpleQueue()
         self._taken: list[_Item] = []  # the thread's: out of the queue, not committed yet
-        self._poll_s = POLL_S
+        self._poll_s, self._retry_at = POLL_S, 0.0
         self._owed: list[_Item] = []  # the thread's: outcomes that are not written yet
         self._committed: list[tuple[_Item, Sequence[Recorded]]] = []  # the thread's: durable, not delivered yet
-        self._retry_at, self._problems = 0.0, ProblemLog(_log)
+        self._unwritten, self._unread, self._unmoved = (ProblemLog(_log) for _ in range(3))  # each comes and goes alone
         self._since_checkpoint, self._active_at = 0, 0.0
         self._is_poll_due = False  # the thread's: somebody asked for one, or nothing came for a while
         self._polled_at = 0.0
@@ -303,11 +303,11 @@ class Writer(trio.abc.Instrument):
             results = self._journal.commit([item.group for item in items])
         except Refusal as refusal:
             self._retry_at = time.monotonic() + RETRY_S
-            self._problems.met(refusal.message)
+            self._unwritten.met(refusal.message)
             self._owed = [item for item in items if item.kept]
             return [(item, refusal) for item in items if not item.kept]
         self._owed = []
-        self._problems.over()
+        self._unwritten.over()
         for item, result in zip(items, results, strict=True):
             if isinstance(result, Conflict):
                 answers.append((item, result))
@@ -323,9 +323,10 @@ class Writer(trio.abc.Instrument):
         except Refusal as refusal:
             if refusal.reason in FATAL:
                 raise
-            self._problems.met(f"recorded, but what others recorded before it cannot be read yet: {refusal.message}")
+            self._unread.met(f"recorded, but what others recorded before it cannot be read yet: {refusal.message}")
             time.sleep(RETRY_S)
             return
+        self._unread.over()
         self._active(len(own))
         answers, self._committed = self._committed, []
         token.run_sync_soon(self._settle, records, answers)
@@ -354,9 +355,10 @@ class Writer(trio.abc.Instrument):
         except Refusal as refusal:
             if refusal.reason in FATAL:
                 raise
-            self._problems.met(refusal.message)
+            self._unread.met(refusal.message)
             time.sleep(RETRY_S)
             return
+        self._unread.over()
         if news:
             self._active(len(news))
             token.run_sync_soon(self._settle, news, [])
@@ -366,8 +368,9 @@ class Writer(trio.abc.Instrument):
             self._since_checkpoint = 0
             try:
                 self._journal.store.checkpoint()
+                self._unmoved.over()
             except Refusal as refusal:  # nothing is lost: it stays in the log
-                self._problems.met(refusal.message)
+                self._unmoved.met(refusal.message)
 
     def _active(self, events: int) -> None:
         self._since_checkpoint += events

@@ -36,7 +36,7 @@ class SidecarProcess(Protocol):
         """Return once it answers 2xx on its own port and owns that port. Raises ProbeFailed."""
 
     def listens(self) -> bool:
-        """Return whether the sidecar, and no other process, still listens on its port."""
+        """Return whether the sidecar, and no other process, still listens on its port, or will again."""
 
     async def wait(self) -> Exit:
         """Return when it has ended; any number of tasks may wait, and cancelling a wait leaves it running."""

@@ -1,6 +1,7 @@
 """One client's connection in a task: its requests in their order, each judged, admitted, relayed and accounted for."""
 
 import contextlib
+import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
@@ -36,7 +37,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     recorder: AccessRecorder
     limits: FacadeLimits
     clock: Callable[[], float]
-    reaches: Callable[[int], bool]
+    reaches: Callable[[socket.socket], bool]
     unix: bool = False
     flat: bool = False
     connections: SkillConnections | None = None

@@ -60,7 +60,7 @@ class SkillConnections:
     """The connections at rest, by the ports of their skills; `resting_max` bounds their number. `reaches` as of a
     Facade."""
 
-    def __init__(self, poller: Poller, resting_max: int, reaches: Callable[[int], bool]) -> None:
+    def __init__(self, poller: Poller, resting_max: int, reaches: Callable[[socket.socket], bool]) -> None:
         self._poller = poller
         self._reaches = reaches
         self._resting_max = resting_max
@@ -96,7 +96,7 @@ class SkillConnections:
             sock.connect_ex(("127.0.0.1", port))  # is made behind this call, which does not wait for that
             if sock.getpeername() == sock.getsockname():
                 raise ConnectionRefusedError  # it met itself: see Exchange
-            if not self._reaches(port):
+            if not self._reaches(sock):
                 raise ConnectionRefusedError  # which a task reports
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = SkillConnection(self, sock, port)

@@ -53,7 +53,7 @@ class Exchange:
         client: Wire,
         addressed: AddressedRequest,
         limits: FacadeLimits,
-        reaches: Callable[[int], bool],
+        reaches: Callable[[socket.socket], bool],
         connections: SkillConnections | None = None,
         forwarded: Forwarded | None = None,
         *,
@@ -207,8 +207,8 @@ class Exchange:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 # a connection to an unused ephemeral port can meet itself (simultaneous open) and would echo
                 connected = sock.getsockname() != sock.getpeername()
-                if connected and not self._reaches(self._route.port):
-                    connected, refusal = False, _down("its server has ended, and another program listens on its port")
+                if connected and not self._reaches(plain):
+                    connected, refusal = False, _down("its port does not lead to its server alone")
             if waited.cancelled_caught:
                 message = "the skill did not accept a connection in time"
                 refusal = Refusal("timeout", message, fix=self._route.commands_if_hung)

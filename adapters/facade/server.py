@@ -36,8 +36,8 @@ class FacadeListener(NamedTuple):
 class Facade:
     """HTTP/1.1 on the agent's side, skills on the other, and a recorder of each request.
 
-    `reaches` tells whether a connection that was just made to a port came to the sidecar that has the port; it may
-    raise OSError. `polling` False: each connection has a task of its own, from its acceptance to its end, as on systems
+    `reaches` tells whether a connection that was just made came to the sidecar that has the port; it may raise
+    OSError. `polling` False: each connection has a task of its own, from its acceptance to its end, as on systems
     without epoll.
     """
 
@@ -46,7 +46,7 @@ class Facade:
         recorder: AccessRecorder,
         limits: FacadeLimits,
         *,
-        reaches: Callable[[int], bool] = lambda _: True,
+        reaches: Callable[[socket.socket], bool] = lambda _: True,
         polling: bool = True,
     ) -> None:
         self._recorder = recorder

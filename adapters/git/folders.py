@@ -21,7 +21,7 @@ from omac.adapters.git.repository import is_folder, is_git_folder, mode_of
 from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry
+from omac.domain.sandbox.confinement import DENY, GIT_HOOKS, LINK, PRIVATE, READ, WRITE, Entry
 
 DEPTH_MAX = 12  # of submodules' names and nesting
 PACKS_MAX = 100  # files of packs that other repositories have, too
@@ -69,7 +69,7 @@ class Folders:
         self._settings(f"{git}/config", git, git)
         self._settings(f"{git}/config.worktree", git, git)
         pins.pin(f"{git}/commondir", "git: would lead to other settings", made="file", content=DECOY)
-        pins.pin(f"{git}/hooks", "git: hooks run on the host", made="folder", access=self._hooks)
+        pins.pin(f"{git}/hooks", GIT_HOOKS, made="folder", access=self._hooks)
         self.hook_links(f"{git}/hooks")
         pins.pin(f"{git}/info/attributes", "git: attributes choose filters", made="file")
         self._objects_and_replacements(git, refs=True)
@@ -98,7 +98,7 @@ class Folders:
             self._shown(f"{common}/{name}", READ, "git: read when committing")
         for name in _INFO:
             self._shown(f"{common}/info/{name}", READ, "git: read when committing")
-        pins.pin(f"{common}/hooks", "git: hooks run on the host", access=self._hooks)
+        pins.pin(f"{common}/hooks", GIT_HOOKS, access=self._hooks)
         for name in SHARED:
             if self._shown(f"{common}/{name}", WRITE, "git: shared with the repository"):
                 self.fence.append(f"{common}/{name}")

@@ -190,7 +190,8 @@ def _shortened(path: str, characters_max: int) -> str:
 class Inspection:
     """One pass. `baseline` is filled at launch, and read at the end, when there is a `quarantine`, or `while_running`:
     then only what must not wait for the end is judged. Of the `projects`, those that are `kept` are an agent's own;
-    what is `closed` in them is left alone, and settings name what is `named`."""
+    what is `closed` in them is left alone, and settings name what is `named`. Nobody inspects what is below `unjudged`
+    folders, which programs write, too."""
 
     def __init__(
         self,
@@ -203,6 +204,7 @@ class Inspection:
         kept: tuple[str, ...] = (),
         closed: Iterable[str] = (),
         named: Mapping[str, str] | None = None,
+        unjudged: tuple[str, ...] = (),
     ) -> None:
         self.projects = projects
         self.baseline = baseline
@@ -212,6 +214,7 @@ class Inspection:
         self.kept = kept
         self.closed = frozenset(closed)
         self.named = named or {}  # who obeys it, by path
+        self.unjudged = unjudged
         self.is_hurried = self.is_cut = False
         self.by_themselves: frozenset[str] = frozenset()  # git folders that the launch knew
         self.findings: list[Finding] = []

@@ -33,15 +33,18 @@ def note(
     closed: Iterable[str] = (),
     *,
     named: Mapping[str, str] | None = None,
+    unjudged: tuple[str, ...] = (),
 ) -> Baseline:
     """Return what is there at launch, in the projects and the git folders that the program will be able to write; of
     the projects, those that are `kept` are an agent's own, and what is `closed` cannot be written after all. Settings
-    name what is `named`, by whom it is obeyed."""
+    name what is `named`, by whom it is obeyed; nobody inspects what is in `unjudged` folders."""
     baseline = Baseline(since_ns)
     for path, folder in folders.items():
         if folder.worktree in projects and (commit := tracked_files.commit_of(path, folder.common)):
             baseline.commits[folder.worktree] = commit
-    inspection = Inspection(projects, baseline, Budget(FIRST_SECONDS_MAX), kept=kept, closed=closed, named=named)
+    inspection = Inspection(
+        projects, baseline, Budget(FIRST_SECONDS_MAX), kept=kept, closed=closed, named=named, unjudged=unjudged
+    )
     _inspect(inspection, folders)
     checkouts.note(inspection)
     baseline.is_whole = baseline.is_whole and not inspection.is_cut
@@ -58,11 +61,14 @@ def act(
     closed: Iterable[str] = (),
     *,
     named: Mapping[str, str] | None = None,
+    unjudged: tuple[str, ...] = (),
 ) -> list[Finding]:
-    """Judge what the program left, set aside what the grammar does not allow, and return what a person should know."""
+    """Judge what the program left, set aside what the grammar does not allow, and return what a person should know. No
+    link may lead to a folder below those that are `unjudged`."""
     inspection = Inspection(
-        projects, baseline, budget or Budget(SECONDS_MAX), quarantine, kept=kept, closed=closed, named=named
-    )
+        projects, baseline, budget or Budget(SECONDS_MAX), quarantine, kept=kept, closed=closed, named=named,
+        unjudged=unjudged,
+    )  # fmt: skip
     try:
         _inspect(inspection, folders)
         _judge_checkouts(inspection)

@@ -44,12 +44,13 @@ REST = "findings"  # a file beside what was set aside
 
 
 class LaunchInspection:
-    """The inspection around one launch; `fence`: the kernel keeps what `layouts` ask of it. `files_of_settings` gives
-    the files in a project that settings name, with who obeys them. `record` takes what is found for launches that ended
-    before: their names, their projects, and a line for each finding."""
+    """The inspection around one launch; `fence`: the kernel keeps what `layouts` ask of it. Nobody inspects what is in
+    `unjudged` folders. `files_of_settings` gives the files in a project that settings name, with who obeys them.
+    `record` takes what is found for launches that ended before: their names, their projects, and a line for each
+    finding."""
 
     def __init__(
-        self, name: str, layouts: Sequence[Layout], state: str, now_ns: int, *, fence: bool,
+        self, name: str, layouts: Sequence[Layout], state: str, now_ns: int, *, fence: bool, unjudged: tuple[str, ...],
         files_of_settings: Callable[[str], dict[str, str]], report: Callable[[str], None],
         record: Callable[[list[str], tuple[str, ...], list[str]], None],
     ) -> None:  # fmt: skip
@@ -59,6 +60,8 @@ class LaunchInspection:
         self._report = report
         self._record = record
         self._records = records_of(name, layouts, now_ns, fence=fence)
+        for begun in self._records:
+            begun.unjudged = unjudged
         self._pending = Pending(state)
         self._findings: list[str] = []
         self._watches: list[GitWatch] = []
@@ -103,8 +106,9 @@ class LaunchInspection:
             copy.note()
         record.closed = {path: birth for path in record.closed if (birth := birth_of(path))}
         baseline = inspections.note(
-            record.projects, record.folders, record.began_ns, record.kept, record.closed, named=record.named
-        )
+            record.projects, record.folders, record.began_ns, record.kept, record.closed, named=record.named,
+            unjudged=record.unjudged,
+        )  # fmt: skip
         self._pending.complete(record, baseline)
         self._flushing.append(Background(lambda: self._pending.flush(record)))
         return baseline.is_whole
@@ -276,7 +280,7 @@ def _at_end(due: list[Record], whole: Record, name: str, state: str, report: Cal
     with _interruptible(budget, report):
         findings = inspections.act(
             whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept, whole.closed,
-            named=whole.named,
+            named=whole.named, unjudged=whole.unjudged,
         )  # fmt: skip
         refused = copy_back(whole.sessions, whole.narrowed, whole.copies)
     return [*(Finding(path, what) for path, what in (*refused, *replaced.items())), *findings]

@@ -29,6 +29,7 @@ class Record:
     """One launch. `places` are the folders that it can write, `fenced` those in which it can make no link, nor move
     one or a folder there; `kept` are those of `projects` that are an agent's own in the home, `closed` the paths in
     them below which it can write nothing, each with its birth, `named` those that settings name, with who obeys them.
+    In `unjudged` folders, those of tool caches, programs write what nobody inspects.
     `baseline` is None until the record is complete; `init` is the sandbox's first process: its pid, its start ticks,
     the boot. `descriptor` is its file, locked, or -1; `is_busy`: somebody inspects for it."""
 
@@ -41,6 +42,7 @@ class Record:
         self.kept: tuple[str, ...] = ()
         self.closed: dict[str, bytes] = {}
         self.named: dict[str, str] = {}
+        self.unjudged: tuple[str, ...] = ()
         self.folders: dict[str, Folder] = {}
         self.sessions: list[Session] = []
         self.narrowed: dict[str, Narrowed] = {}
@@ -91,6 +93,7 @@ class Record:
             fenced=self.fenced,
             projects=self.projects,
             kept=self.kept,
+            unjudged=self.unjudged,
             sessions=[session.state() for session in self.sessions],
             folders={
                 path: [folder.role, folder.worktree, folder.common, folder.only, folder.pinned]
@@ -143,6 +146,7 @@ def parsed(name: str, content: bytes) -> Record:
         raise ValueError(head["version"])
     record = Record(name, head["began_ns"], tuple(head["places"]), tuple(head["fenced"]))
     record.projects, record.kept = tuple(head["projects"]), tuple(head["kept"])
+    record.unjudged = tuple(head.get("unjudged", ()))  # an earlier omac wrote none
     for path, (role, worktree, common, only, *pinned) in head["folders"].items():  # an earlier omac wrote no pins
         record.folders[path] = Folder(role, worktree, common, tuple(only), *map(tuple, pinned))
     record.narrowed = {git: Narrowed(refs, own) for git, (refs, own) in head["narrowed"].items()}
@@ -184,6 +188,7 @@ def merged(records: list[Record]) -> Record:
         whole.projects += tuple(path for path in record.projects if path not in whole.projects)
         whole.kept += tuple(path for path in record.kept if path not in whole.kept)
         whole.named |= record.named
+        whole.unjudged += tuple(path for path in record.unjudged if path not in whole.unjudged)
         whole.sessions += record.sessions
         whole.copies += record.copies
         for path, folder in record.folders.items():

@@ -207,7 +207,11 @@ def copy_back(
     gits = {*(session.common for session in sessions), *narrowed, *(copy.git for copy in copies)}
     left_out = "changes of its refs and settings were not copied back"
     lost = sorted(git for git in gits if led_to(git) != git)
+    unchanged = {copy.git for copy in copies if copy.git != copy.common and copy.after == copy.before}
+    unchanged -= {*narrowed, *(os.path.dirname(session.folder) for session in sessions)}
     for git in lost:
+        if git in unchanged and not os.path.lexists(git):
+            continue  # another worktree, which a person removed: there is nothing to copy back
         refusals.append((git, f"{BEHIND_A_LINK if os.path.lexists(git) else 'was moved or removed'}: {left_out}"))
 
     def is_left(*paths: str) -> bool:

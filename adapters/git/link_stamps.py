@@ -22,7 +22,8 @@ FILES_MAX = 50_000  # of all links
 
 
 class LinkStamps:
-    """The stamps of links in the projects at `roots`. `spend` is called for each file, and may raise what it likes."""
+    """The stamps of links; `roots` are the folders that a program can write: projects, and tool caches. `spend` is
+    called for each file, and may raise what it likes."""
 
     def __init__(self, roots: Sequence[str], spend: Callable[[], None]) -> None:
         self._roots = roots
@@ -31,8 +32,8 @@ class LinkStamps:
         self._room = FILES_MAX
 
     def of(self, link: str, status: os.stat_result) -> Stamp:
-        """Return a stamp of a link and, as far as that is in a project, of all that it leads to, by further links, too,
-        but not of packages installed there. Where that is too much, no two stamps are the same. Raises OSError."""
+        """Return a stamp of a link and, as far as that is in such a folder, of all that it leads to, by further links,
+        too, but not of packages installed there. Where that is too much, no two stamps are the same. Raises OSError."""
         stamp = stamp_of(status)
         target = resolve_inside(link, self._roots)
         if not target:

@@ -18,6 +18,7 @@ from omac.adapters.git.open_folder import is_there, open_listable, opened_root
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.folder import ADMIN, ALL_MARKS, MARKS, WHOLE, Folder
+from omac.domain.kernel.paths import below, below_any
 from omac.domain.sandbox.autorun_files import OF_OTHERS, Obeyed
 
 MARGIN_NS = 20_000_000  # files are stamped with a clock that lags by up to a tick
@@ -56,7 +57,7 @@ class WorktreeScan:
         self._named = inspection.named
         self._project = project
         self._known = known
-        self._links = LinkStamps(inspection.projects, inspection.budget.spend)
+        self._links = LinkStamps((*inspection.projects, *inspection.unjudged), inspection.budget.spend)
         self._dots = DotJudge(inspection, known)
         self._below = len(project) + 1  # where a path below the project begins
         self._since_ns = inspection.baseline.since_ns - MARGIN_NS
@@ -123,6 +124,9 @@ class WorktreeScan:
             self._dots.judge(level.folder, level.path, entry)
         elif entry.is_dir(follow_symlinks=False):
             self._enter(level, entry)
+        elif self._is_last and entry.is_symlink() and self._leads_to_unjudged(level, entry):
+            problem = "leads to a tool cache, around one or into /proc, where git may obey what a program wrote"
+            self._inspection.set_aside(level.folder, name, f"{level.path}/{name}", problem)
         elif not self._inspection.is_hurried:
             who = level.obeyed.by(name) if level.obeyed else None
             if self._named and who is None:
@@ -174,6 +178,21 @@ class WorktreeScan:
                 self._inspection.report(path, problem)
             else:
                 self._inspection.obey(self._project, path[self._below :], who)
+
+    def _leads_to_unjudged(self, level: _Level, entry: os.DirEntry[str]) -> bool:
+        """Return whether a link, by itself and not by another one, leads to a folder that nobody inspects, or to where
+        one can be made; also by what /proc shows of a process, which differs between omac and the host's git. A new
+        link to a folder around one counts, too: git goes to submodules behind it."""
+        unjudged, parts = self._inspection.unjudged, os.readlink(entry.name, dir_fd=level.folder).split("/")
+        ups = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
+        stays = parts[0] != "" and ".." not in parts[ups:] and ups < len(self._levels)
+        if stays or below_any(level.path, unjudged):
+            return False
+        target = os.path.realpath(f"{level.path}/{entry.name}")
+        if any(below(folder, target) and folder != target for folder in unjudged):
+            return entry.stat(follow_symlinks=False).st_ctime_ns >= self._since_ns
+        is_of_process = {"proc", "cwd"} <= {*parts} or (below(target, "/proc") and parts[-1] != "fd")
+        return (is_of_process or below_any(target, unjudged)) and not os.path.isfile(target)
 
     def _link(self, level: _Level, name: str, path: str, status: os.stat_result, who: str | None) -> None:
         """A link: by its name, a program may obey files of any other."""

@@ -79,7 +79,7 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
     granted: list[Entry] = []
     warnings: list[str] = []
     for relpath in harness.folders:
-        path = _expand(relpath, harness, home, environment)
+        path = harness.place_of(relpath, home, environment)
         if _access_around(path, granted) != WRITE:  # what lies in a folder that it may write needs no word of its own
             granted += _kept(path, WRITE, f"what {harness.name} keeps", home, granted)
     parts = (*harness.pinned, *harness.added_to, *harness.apart)
@@ -103,7 +103,7 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
     settings = [path for name in harness.settings for path in _paths(name, harness, home, environment)]
     variables = {"HOME": home.rstrip("/")}
     if harness.home_variable:
-        variables[harness.home_variable] = _expand(harness.folders[0], harness, home, environment).rstrip("/")
+        variables[harness.home_variable] = harness.place_of(harness.folders[0], home, environment).rstrip("/")
     scripts, unread = named_scripts(settings, variables, granted)
     warnings += unread
     for path in scripts:
@@ -234,7 +234,7 @@ def _modes(folder: str) -> list[tuple[str, int]]:
 def _paths(relpath: str, harness: Harness, home: str, environment: Mapping[str, str]) -> list[str]:
     """The absolute paths of what the table says: of a name with "*", those of the files that are there, the ITEMS_MAX
     that were changed longest ago. A session can make others, and cannot have made those earlier."""
-    path = _expand(relpath, harness, home, environment)
+    path = harness.place_of(relpath, home, environment)
     folder, name = os.path.split(path)
     beginning, star, ending = name.partition("*")
     if not star:
@@ -249,23 +249,6 @@ def _paths(relpath: str, harness: Harness, home: str, environment: Mapping[str, 
     except OSError:
         return []
     return [path for _, path in sorted(items)[:ITEMS_MAX]]
-
-
-def _expand(relpath: str, harness: Harness, home: str, environment: Mapping[str, str]) -> str:
-    """The absolute path of what the table says, where variables may have put it; a folder's ends in "/"."""
-    moved = environment.get(harness.home_variable, "") if harness.home_variable else ""
-    first = harness.folders[0]
-    if moved.startswith("/") and (relpath.startswith(first) or relpath == first.rstrip("/") + ".json"):
-        within = relpath.removeprefix(first)
-        return f"{moved.rstrip('/')}/{within}"
-    for prefix, variable in (
-        (".config/", "XDG_CONFIG_HOME"),
-        (".local/share/", "XDG_DATA_HOME"),
-        (".local/state/", "XDG_STATE_HOME"),
-    ):
-        if relpath.startswith(prefix) and environment.get(variable, "").startswith("/"):
-            return f"{environment[variable].rstrip('/')}/{relpath.removeprefix(prefix)}"
-    return f"{home.rstrip('/')}/{relpath}"
 
 
 def _items(folder: str, reason: str) -> list[Entry]:

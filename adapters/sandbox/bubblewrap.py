@@ -11,7 +11,7 @@ import stat
 
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox import confinement
-from omac.domain.sandbox.confinement import DENY, PRIVATE, READ, WRITE, governing
+from omac.domain.sandbox.confinement import ALLOWED, DENY, GIT_HOOKS, PRIVATE, READ, WRITE, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
     masks: list[str] = []
     for entry in policy.entries:
         if entry.access == DENY:
-            words += _masked(entry.path, files, masks, entry.content)
-        else:
+            words += _masked(entry.path, files, masks, entry.content, listed=entry.reason == GIT_HOOKS)
+        elif not is_shown_by_folder(entry, policy):
             words += _mounts(entry, policy, files, size)
     for path in policy.hidden:
         around = governing(policy.entries, path)
@@ -85,6 +85,15 @@ def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
         message = f"the policy for {policy.workdir} has {len(policy.entries)} paths, more than bubblewrap can mount"
         raise Refusal("policy-too-large", message, fix=["omac sandbox run --explain -- true  # which are they?"])
     return words
+
+
+def is_shown_by_folder(entry: Entry, policy: Policy) -> bool:
+    """Return whether an entry is a person's grant of a file in a folder that can be written: the folder's mount shows
+    the file, and one of its own would keep a program from replacing or removing it."""
+    if entry.access != WRITE or entry.reason != ALLOWED or os.path.isdir(entry.path):
+        return False
+    around = governing(policy.entries, os.path.dirname(entry.path))
+    return around is not None and around.access == WRITE and around.source == around.path
 
 
 def _memory_bytes(limits: Mapping[str, float]) -> int:
@@ -114,12 +123,12 @@ def _mounts(entry: Entry, policy: Policy, files: Files, size: str) -> list[str]:
             return ["--ro-bind-data", files.add(entry.content), path]
 
 
-def _masked(path: str, files: Files, masks: list[str], marker: bytes = b"") -> list[str]:
+def _masked(path: str, files: Files, masks: list[str], marker: bytes = b"", *, listed: bool = False) -> list[str]:
     """Return the arguments that hide a path: behind a `marker` if it is a file, behind an empty folder if it is a
     folder. A path that does not exist, or is a link, needs none.
 
     A hidden folder can be passed through, to what an entry names below it. Programs that search it find that the file
-    does not exist.
+    does not exist. If it is `listed`, they see that it is empty: an error would end a copy of the folder around it.
     """
     try:
         mode = os.lstat(path).st_mode
@@ -127,7 +136,7 @@ def _masked(path: str, files: Files, masks: list[str], marker: bytes = b"") -> l
         return []
     if stat.S_ISDIR(mode):
         masks.append(path)
-        return ["--perms", "0111", "--tmpfs", path]
+        return ["--perms", "0555" if listed else "0111", "--tmpfs", path]
     if stat.S_ISLNK(mode):
         return []  # it leads nowhere: what it points to is there only if an entry says so
     return ["--perms", "0444" if marker else "0000", "--ro-bind-data", files.add(marker), path]

@@ -20,6 +20,7 @@ import os
 from omac.adapters.linux import syscall
 from omac.adapters.sandbox.mounted import mount_rows, unescaped
 from omac.domain.kernel.paths import below, below_any
+from omac.domain.sandbox.listening import numbers
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
@@ -52,19 +53,19 @@ def abi() -> int:
         return 0
 
 
-def confine_network_and_scope(*, bind_ports: tuple[int, ...] | None) -> None:
+def confine_network_and_scope(*, bind_ports: tuple[int | str, ...] | None) -> None:
     """Before bubblewrap: no way to abstract sockets and no signals to processes that are not below this one.
 
-    With `bind_ports`, TCP sockets may be bound to these ports, and to those the system deals out; connections go
-    anywhere. UDP is not bounded. What this kernel cannot do of that is left out (`backends.py` warns of it); the rest
-    holds. Raises OSError.
+    With `bind_ports`, TCP sockets may be bound to these ports and ranges, and to those the system deals out;
+    connections go anywhere. UDP is not bounded. What this kernel cannot do of that is left out (`backends.py` warns of
+    it); the rest holds. Raises OSError.
     """
     known = abi()
     if known >= SCOPE_ABI or (bind_ports is not None and known >= NETWORK_ABI):
         restrict(_bounded_ruleset(0, bind_ports, known))
 
 
-def fence(folders: tuple[str, ...], bind_ports: tuple[int, ...] | None = None) -> None:
+def fence(folders: tuple[str, ...], bind_ports: tuple[int | str, ...] | None = None) -> None:
     """Inside, after bubblewrap has mounted: no symbolic link, FIFO or socket is made below `folders` (canonical), and
     what `confine_network_and_scope` bounds is bounded, as far as this kernel can.
 
@@ -112,9 +113,9 @@ def allow(rules: int, descriptor: int, accesses: int) -> None:
     syscall.call(ADD, rules, _BENEATH, syscall.words(accesses) + descriptor.to_bytes(4, "little"), 0)
 
 
-def allow_ports(rules: int, ports: Iterable[int]) -> None:
+def allow_ports(rules: int, ports: Iterable[int | str]) -> None:
     """Allow binding TCP sockets to these ports, and to those that the system deals out. Raises OSError."""
-    for port in dict.fromkeys((0, *ports)):
+    for port in {0, *numbers(ports)}:
         syscall.call(ADD, rules, _PORT, syscall.words(BIND_TCP, port), 0)
 
 
@@ -125,7 +126,7 @@ def restrict(rules: int) -> None:
     os.close(rules)
 
 
-def _bounded_ruleset(files: int, bind_ports: tuple[int, ...] | None, known: int) -> int:
+def _bounded_ruleset(files: int, bind_ports: tuple[int | str, ...] | None, known: int) -> int:
     """A ruleset for files, and for network and scope as far as this kernel can bound them."""
     network = BIND_TCP if bind_ports is not None and known >= NETWORK_ABI else 0
     rules = ruleset(files, network, ABSTRACT | SIGNALS if known >= SCOPE_ABI else 0, known)

@@ -96,7 +96,7 @@ class HeldProgram:
         raise NotImplementedError
 
     @property
-    def bind_ports(self) -> tuple[int, ...] | None:
+    def bind_ports(self) -> tuple[int | str, ...] | None:
         """The TCP ports it may listen on; None: none of the host's network is there."""
         return self.policy.ports if self.policy.network == "host" else None
 

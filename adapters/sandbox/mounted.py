@@ -19,6 +19,7 @@ import os
 import stat
 
 from omac.adapters.files.without_links import mount_of, opened_without_links
+from omac.adapters.sandbox.bubblewrap import is_shown_by_folder
 from omac.domain.kernel.refusal import Refusal, list_command
 from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, governing
 
@@ -79,7 +80,7 @@ def check(pid: int, wanted: Expected) -> None:
 
 def _is_mount(entry: Entry, policy: Policy) -> bool:
     """Return whether bubblewrap mounts something at the entry's path (`bubblewrap.arguments`)."""
-    if entry.access == LINK:
+    if entry.access == LINK or is_shown_by_folder(entry, policy):
         return False
     if entry.access == COPY:
         around = governing(policy.entries, os.path.dirname(entry.path))

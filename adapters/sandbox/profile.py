@@ -7,7 +7,7 @@
     allow_env_files = true                    # shows .env and the like
     env = ["AWS_PROFILE", "NODE_ENV=test"]    # or a table: NODE_ENV = "test", AWS_PROFILE = true
     network = "none"                          # or "host"
-    open_ports = [3000]
+    open_ports = [3000, "8000-8010"]
     backend = "bubblewrap"
     limits = { pids = 500, memory = "4G", cpu = 2, files = 4096 }
     git = { hooks = "read", refs = "branch" }
@@ -33,6 +33,7 @@ from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.sandbox.confinement import BACKENDS, LIMITS, NETWORKS
 from omac.domain.sandbox.hidden_names import check_pattern
+from omac.domain.sandbox.listening import PORT_MAX, port_or_range
 from omac.domain.sandbox.request import SandboxRequest
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ WORDS = {  # of a key, or of a key in a table: what it takes
 TABLES: dict[str, tuple[str, ...]] = {"cache": ("redirect_xdg",), "git": ("hooks", "refs"), "limits": LIMITS}
 PATHS = ("allow", "read", "deny")
 KEYS = (*PATHS, "deny_names", "allow_env_files", "env", "network", "open_ports", "backend", *TABLES)
-PORT_MAX = 65_535
 
 
 def read(name: str, environment: Mapping[str, str], home: str, workdir: str) -> SandboxRequest:
@@ -226,10 +226,16 @@ class _ProfileReader(PlainData):
             self._refuse(key.rpartition(".")[2], f"{key} takes {' or '.join(WORDS[key])}, not {shown}")
         return str(value)
 
-    def _ports(self, value: object) -> list[int]:
-        if not isinstance(value, list) or not all(type(port) is int and 1 <= port <= PORT_MAX for port in value):
-            self._refuse("open_ports", f"open_ports takes a list of ports from 1 to {PORT_MAX}: open_ports = [3000]")
-        return value
+    def _ports(self, value: object) -> list[int | str]:
+        ports: list[int | str] = []
+        try:
+            if not isinstance(value, list) or not all(type(port) in (int, str) for port in value):
+                raise ValueError
+            ports += [port_or_range(str(port)) for port in value]
+        except ValueError:
+            example = 'open_ports = [3000, "8000-8010"]'
+            self._refuse("open_ports", f"open_ports takes a list of ports from 1 to {PORT_MAX} and ranges: {example}")
+        return ports
 
     def _limits(self, table: dict[str, object]) -> dict[str, float]:
         amounts: dict[str, float] = {}

@@ -24,7 +24,7 @@ _SOURCE = "import sys; sys.path.append(sys.argv[1]); from omac.adapters.sandbox.
 def command(
     argv: Sequence[str],
     fence: tuple[str, ...],
-    bind_ports: tuple[int, ...] | None = None,
+    bind_ports: tuple[int | str, ...] | None = None,
     *,
     words: str = "",
     python: str = sys.executable,
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> None:
         from omac.adapters.sandbox.landlock import fence as raise_fence  # only where there is one: it takes 0.5 ms
 
         try:
-            raise_fence(tuple(fence), None if ports == "any" else tuple(_numbers(ports)))
+            raise_fence(tuple(fence), None if ports == "any" else tuple(filter(None, ports.split(","))))
         except OSError as failure:
             _end(CANNOT_RUN, f"the fence around git's folders could not be set up (Landlock): {failure.strerror}")
     close_descriptors()

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 ENTRIES_MAX = 4_096  # that are looked at
 DEPTH_MAX = 32
 NAME_CHARACTERS_MAX = 200
-UNTOLD = (".cache", ".npm", ".lesshst", ".viminfo", ".wget-hsts")  # nobody misses them
+UNTOLD = (  # nobody misses them
+    ".cache", ".config/chromium", ".ipython", ".lesshst", ".local/share/jupyter", ".local/share/uv/tools/.gitignore",
+    ".local/share/uv/tools/.lock", ".npm", ".pki", ".viminfo", ".wget-hsts",
+)  # fmt: skip
 UNTOLD_END = "_history"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -111,10 +111,10 @@ class LinuxSidecarHost(SidecarHost):
         self._by_port[port] = started
         return started
 
-    def reaches(self, port: int) -> bool:
+    def reaches(self, connection: socket.socket) -> bool:
         """Return whether a connection that was just made to a port came to the sidecar that has it. Raises OSError."""
-        started = self._by_port.get(port)
-        return started is not None and started.is_reached()
+        started = self._by_port.get(connection.getpeername()[1])
+        return started is not None and started.is_reached(connection)
 
     async def end_orphan(self, birth: Birth) -> bool:
         """Kill what `birth` identifies, wrappers and children included; False if it was already gone."""

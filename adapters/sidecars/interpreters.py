@@ -10,6 +10,8 @@ from omac.adapters.files.first_line import INTERPRETERS_MAX, behind_env, command
 from omac.adapters.linux import host_programs
 from omac.adapters.linux.home import home_of
 from omac.domain.harness.commands import command_words, expanded, is_script
+from omac.domain.harness.harness import Harness
+from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
@@ -147,7 +149,21 @@ def _changeable_script(command: Sequence[str], own: tuple[str, ...], writable: t
     variables = {"HOME": home_of(os.environ)}
     paths = (expanded(word.text, variables) for word in command_words({"command": list(command)}))
     outside = (path for path in paths if path and is_script(path) and not below_any(path, own))
-    return next((path for path in outside if host_programs.leads_through(path, writable)), "")
+    return next((path for path in outside if host_programs.leads_through(path, writable) or _is_agents(path)), "")
+
+
+def _is_agents(path: str) -> bool:
+    """Return whether an absolute path leads through a folder that an agent keeps in the home, and can change there."""
+    home, variables = os.path.realpath(home_of(os.environ)), os.environ
+
+    def leads_through(harness: Harness, names: Iterable[str]) -> bool:
+        places = [os.path.realpath(harness.place_of(name, home, variables)) for name in names]
+        return host_programs.leads_through(path, places)
+
+    return any(
+        leads_through(harness, harness.folders) and not leads_through(harness, (*harness.pinned, *harness.added_to))
+        for harness in HARNESSES
+    )
 
 
 def _changeable(source: str, program: str) -> Refusal:

@@ -12,13 +12,14 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 
 import trio
 
 from omac.adapters.linux import process
-from omac.adapters.linux.listeners import answering
+from omac.adapters.linux.listeners import accepted_by, answering, connected
 from omac.adapters.linux.process import Stat
 from omac.adapters.sidecars import health as health_check
 from omac.domain.sidecars.sidecar import Birth, Exit
@@ -64,16 +65,21 @@ class LinuxSidecarProcess(SidecarProcess):
         await health_check.probe(health, self._birth.port, self._pids)
 
     def listens(self) -> bool:
-        """Return whether the sidecar, and no other process, still listens on its port."""
-        return process.owns_listener(self._pids(), self._birth.port)
-
-    def is_reached(self) -> bool:
-        """Return whether a connection that was just made to its port came to the sidecar: it is listening there still,
-        and nobody else is. Its processes are looked through only where its listener is another one than before."""
+        """Return whether the sidecar, and no other process, still listens on its port, or will again: a server may
+        take one connection at a time."""
         reachable = {listener.inode for listener in answering(self._birth.port)}
-        if not reachable <= self._sockets:
+        sockets = process.socket_inodes(self._pids())
+        return reachable <= sockets if reachable else not sockets.isdisjoint(connected(self._birth.port))
+
+    def is_reached(self, connection: socket.socket) -> bool:
+        """Return whether a connection that was just made to its port came to the sidecar: it is listening there still,
+        and nobody else is, or it has accepted the connection, and may listen no more. Its processes are looked through
+        only where its listener is another one than before."""
+        reachable = {listener.inode for listener in answering(self._birth.port)}
+        if not reachable or not reachable <= self._sockets:
             self._sockets = process.socket_inodes(self._pids())
-        return bool(reachable) and self._exit is None and reachable <= self._sockets
+            reachable = reachable if reachable and reachable <= self._sockets else {accepted_by(connection)}
+        return self._exit is None and reachable <= self._sockets
 
     async def wait(self) -> Exit:
         """Return when nothing of it is left; any number of tasks may wait, and cancelling a wait leaves it running.

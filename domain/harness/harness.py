@@ -169,6 +169,22 @@ class Harness(PlainData):
         """Base folders whose `skills` this harness sees, in order of precedence: its own, then the shared one."""
         return (self.base, SHARED_BASE)
 
+    def place_of(self, relpath: str, home: str, environment: Mapping[str, str]) -> str:
+        """Return the absolute path of one of these, where variables may have put it; a folder's ends in "/"."""
+        moved = environment.get(self.home_variable, "") if self.home_variable else ""
+        first = self.folders[0]
+        if moved.startswith("/") and (relpath.startswith(first) or relpath == first.rstrip("/") + ".json"):
+            within = relpath.removeprefix(first)
+            return f"{moved.rstrip('/')}/{within}"
+        for prefix, variable in (
+            (".config/", "XDG_CONFIG_HOME"),
+            (".local/share/", "XDG_DATA_HOME"),
+            (".local/state/", "XDG_STATE_HOME"),
+        ):
+            if relpath.startswith(prefix) and environment.get(variable, "").startswith("/"):
+                return f"{environment[variable].rstrip('/')}/{relpath.removeprefix(prefix)}"
+        return f"{home.rstrip('/')}/{relpath}"
+
     def auth_variables(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         """Return the variables that it gets in a sandbox, credentials among them, for a person's `environment`."""
         chosen = [cloud for cloud in self.clouds if environment.get(cloud.chosen_by)]

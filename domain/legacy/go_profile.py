@@ -17,11 +17,11 @@ import msgspec
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.environment import ORDINARY, filtered
 from omac.domain.sandbox.hidden_names import check_pattern
+from omac.domain.sandbox.listening import PORT_MAX
 from omac.domain.skills.values import shown
 
 SECTIONS = ("meta", "workdir", "filesystem", "network", "environment", "denial")
 ENV_FILES = (".env", ".envrc")
-PORT_MAX = 65_535
 NO_FILTER = 'omac filters no hosts: the network is the host\'s, or, with network = "none", there is none'
 ADVICE = {  # of keys that have no counterpart
     "filesystem.write": "omac knows no place that can be written and not read; to grant both, add it to allow",

@@ -219,6 +219,8 @@ def described(project: str, path: str, who: str, *, since: str = "", is_forged: 
 
 
 def describe_group(folder: str, files: int, who: str) -> str:
-    """Return what is said of many new files of a folder that `who` obeys, with the command that shows them all."""
-    where = quoted(folder)
-    return f"{files} files are new or changed, and {who} obeys them: (ls -lA {where}; grep -ar '' {where}) | cat -v"
+    """Return what is said of many new files of a folder that `who` obeys, with the command that shows all files of it,
+    as `described` has one."""
+    text = f"{files} files are new or changed, and {who} obeys them"
+    whole = f"{text}: find {quoted(folder)} -maxdepth 1 -ls -type f -exec grep -aH '' {{}} + | cat -v"
+    return whole if len(f"{named(folder)}: {whole}") <= FINDING_CHARS_MAX else text

@@ -10,7 +10,7 @@ from omac.domain.kernel import PlainData
 VARIABLE = "OMAC_SANDBOX_BRIEFING"
 _NETWORKS = {
     "host": "it is the host's; programs may listen only on {ports}. A person opens others, by `--open-port`",
-    "none": "there is none, not even loopback; skills answer at the Unix socket `OMAC_SOCKET`",
+    "none": "there is none but a loopback of the sandbox's own; skills answer at the Unix socket `OMAC_SOCKET`",
 }
 
 
@@ -24,7 +24,7 @@ class BriefingFacts(PlainData):
     kept: bool
     network: str
     hides_env_files: bool
-    ports: tuple[int, ...] = ()
+    ports: tuple[int | str, ...] = ()
 
 
 def briefing(facts: BriefingFacts) -> str:
@@ -44,8 +44,11 @@ def briefing(facts: BriefingFacts) -> str:
         f"Files: you can change what is in {first}{also}. System files can be read. Of the home directory, "
         f"nothing else is here; /tmp is the sandbox's own and gone at its end.{hidden}",
         "Git: commits work. Its hooks and settings are read-only here, and inspected when the sandbox ends. Worktrees, "
-        "submodules and nested repositories that were there at its beginning can only be removed or moved outside.",
+        "submodules and nested repositories that were there at its beginning can only be removed or moved outside. "
+        "Add worktrees in the project: a folder beside it is gone at the end.",
         f"Network: {_NETWORKS.get(facts.network, facts.network).format(ports=ports)}.",
+        "Not here: root and sudo, and tracing, as by gdb, strace and perf. LeakSanitizer traces, too: set "
+        "`LSAN_OPTIONS=detect_leaks=0` for programs with it or AddressSanitizer.",
         f"Skills: services outside that hold their credentials. `OMAC_SKILLS` names them; call one by {call}.",
         f"Caches of tools are in {facts.cache} (`OMAC_CACHE_DIR`), {kept}; the tools' variables lead there.",
         "Only a person can change these rules, outside the sandbox. When something is denied, say what you need and "

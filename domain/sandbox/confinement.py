@@ -32,6 +32,8 @@ BACKENDS = ("auto", "bubblewrap", "landlock")
 # processes, bytes, processors (a fraction may do), open files of a process, bytes of each folder that lives in memory
 LIMITS = ("pids", "memory", "cpu", "files", "tmp")
 _BY_NAME = "--deny"  # the reason of denials
+ALLOWED = "--allow"  # the reason of what a person lets be changed
+GIT_HOOKS = "git: hooks run on the host"  # the reason of such denials, which look like empty folders
 SOCKETS_OUTSIDE = "sockets of programs outside are not part of a broader grant"  # the reason of such denials
 REPLACEABLE = "/run/omac/replaceable"  # inside: a private folder of copies that stand for pinned files
 
@@ -80,7 +82,7 @@ class Policy(PlainData):
     environment: Mapping[str, str]
     hidden: tuple[str, ...] = ()  # canonical folders that are omac's own (rule 4)
     network: str = "host"
-    ports: tuple[int, ...] = ()  # TCP ports it may listen on, beside those the system deals out
+    ports: tuple[int | str, ...] = ()  # TCP ports, and ranges, that it may listen on, beside those the system deals out
     limits: Mapping[str, float] = {}  # which nobody changes
     fence: tuple[str, ...] = ()  # where no special files and links may be made: git's folders of a linked worktree
     warnings: tuple[str, ...] = ()  # what a person should know before it runs

@@ -27,7 +27,7 @@ class SandboxRequest:
         self.deny_names: list[str] = []
         self.omac_files: list[str] = []
         self.env: list[str] = []
-        self.open_ports: list[int] = []
+        self.open_ports: list[int | str] = []  # as of `listening`
         self.limits: dict[str, float] = {}
         self.weaker_git = self.allow_env_files = self.ephemeral_cache = self.ssh_agent = self.redirect_xdg = False
         self.explain = self.json = self.help = False

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from omac.services.sandbox.ports import FoundFiles, GitRepository, SandboxPorts
 
 FILES_MAX = 400  # that are hidden one by one, each by a mount
+PACKAGES = ("node_modules", "site-packages", "vendor")  # folders of what package managers install, replace and remove
 
 _SHOW = "omac sandbox run --allow-env-files -- COMMAND"
 
@@ -49,6 +50,7 @@ class HiddenSearch:
         self.found: dict[str, FoundFiles] = {}
         self._unnamed: list[FoundFiles] = []  # of folders in which sockets are hidden
         self._sockets: list[str] = []
+        self._of_packages: list[str] = []  # hidden files that installed packages brought
 
     def search(self, folder: str, left_out: Iterable[str] = (), *, is_granted: bool = True) -> FoundFiles:
         """Search a canonical folder, which a person named as a grant or not, and return the files in it that matter.
@@ -93,6 +95,7 @@ class HiddenSearch:
                 elif real not in hidden and not self._ports.hidden_files.keeps(real, repositories):
                     hidden[real] = Entry(real, DENY, "may hold secrets: --allow-env-files shows it", content=MARKER)
             self._hide_unread(files, entries, hidden)
+        self._of_packages = [path for path in hidden if any(f"/{name}/" in path for name in PACKAGES)]
         self._sockets = self._shown_sockets(entries, {entry.path for entry in granted})
         hidden |= {path: Entry(path, DENY, SOCKETS_OUTSIDE, content=SOCKET_MARKER) for path in self._sockets}
         if len(hidden) > FILES_MAX:
@@ -122,12 +125,22 @@ class HiddenSearch:
                 hidden[path] = Entry(path, DENY, f"cannot be listed: chmod u+rx {quoted(path)} shows it")
 
     def warnings(self) -> list[str]:
-        """Return a warning of sockets, and one for each folder that was not searched completely."""
-        more = f" and {len(self._sockets) - NAMES_SHOWN} more" * (len(self._sockets) > NAMES_SHOWN)
-        shown = ", ".join(self._sockets[:NAMES_SHOWN]) + more
-        warnings = [f"sockets of programs outside are hidden: {shown}; --allow PATH shows one"] if shown else []
+        """Return warnings of sockets and of packages, and one for each folder that was not searched completely."""
+        warnings = [
+            f"{what}: {_first(paths)}; --allow PATH shows one"
+            for what, paths in (
+                ("sockets of programs outside are hidden", self._sockets),
+                ("packages with hidden files cannot be removed inside", self._of_packages),
+            )
+            if paths
+        ]
         return warnings + [
             f"{folder} has more than {self._entries_max} files: .env files among the rest can be read"
             for folder, files in self.found.items()
             if not files.complete and self._names.env_files
         ]
+
+
+def _first(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - NAMES_SHOWN} more" * (len(paths) > NAMES_SHOWN)
+    return ", ".join(paths[:NAMES_SHOWN]) + more

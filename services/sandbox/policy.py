@@ -14,6 +14,7 @@ from omac.domain.sandbox import environment as variables
 from omac.domain.sandbox import tool_cache
 from omac.domain.sandbox.briefing import VARIABLE, BriefingFacts, briefing
 from omac.domain.sandbox.confinement import (
+    ALLOWED,
     COPY,
     DENY,
     PRIVATE,
@@ -302,7 +303,7 @@ class _Composition:
         exist), misuse."""
         entries = []
         for access, paths in ((READ, self._request.read), (WRITE, self._request.allow)):
-            flag = "--allow" if access == WRITE else "--read"
+            flag = ALLOWED if access == WRITE else "--read"
             for path in paths:
                 if not self._ports.files.exists(path):
                     message = f"{flag} {path}: no such file or directory"

@@ -257,7 +257,7 @@ class Supervision:
 
 
 async def _deaf(process: SidecarProcess) -> str:
-    """Return, with what there is to say, when it has stopped listening on its port though it lives.
+    """Return, with what there is to say, when it has stopped listening on its port though it lives, and serves nobody.
 
     A wrapper can outlive its server; then the port is anybody's, and requests must not go there.
     """

@@ -86,6 +86,38 @@ def test_without_a_sandbox_it_would_run(world: Box, name: str) -> None:
     assert canary(world).exists()
 
 
+# a repository in the tool cache, which nothing inspects, and a link of the project that leads there
+CACHED = (
+    "mkdir $OMAC_CACHE_DIR/deep; E=$OMAC_CACHE_DIR/deep/evil; " + ARMED.replace(",$E; ", ",lnk; ") + "printf"
+    " '[submodule \"lnk\"]\\n path = lnk\\n url = ./x\\n' > .gitmodules; git config submodule.lnk.active true; "
+)
+LINKS_TO_IT = {
+    "at once": "ln -s $E lnk",
+    "to the folder above": "ln -s ${E%/*} dir; ln -s dir/evil lnk",
+    "by a way up": "mkdir -p a/b; ln -s ../../$(realpath --relative-to=. $E) a/b/l; ln -s a/b/l lnk",
+    "to what is not there": "ln -s $E lnk; mv $E $E-x",
+    "to a folder around it": "ln -s / lnk; git update-index --force-remove lnk; git config -f .gitmodules"
+    " submodule.lnk.path lnk$E; git update-index --add --cacheinfo 160000,$(git -C $E rev-parse HEAD),lnk$E",
+    "by what the reader has": "ln -s /proc/self/root$E a; ln -s /proc/self/cwd/../../../../../..$E b;"
+    " ln -s /proc/self c; ln -s c/cwd/../../../../../..$E lnk",
+}
+
+
+@pytest.mark.parametrize("name", LINKS_TO_IT)
+def test_the_hosts_git_obeys_nothing_of_the_tool_cache(world: Box, name: str) -> None:
+    """A link that leads to a folder of the tool cache is set aside; links to files of it, and within, stay."""
+    repository(world)
+    decent = "cd $W; C=$OMAC_CACHE_DIR; touch $C/wheel; ln -s $C/wheel .; mkdir d; ln -s d e; ln -s deep $C/g"
+    attacked(world, f"{CACHED}{LINKS_TO_IT[name]}; {decent}", "")
+    git(world, "ls-files", "--recurse-submodules")
+    for folder in ("lnk", "dir/evil", "a/b/l", "a", "b"):
+        world.host("sh", "-c", f"cd {folder} && git status")
+    assert not canary(world).exists()
+    assert {path.name for path in world.workdir.rglob("*") if path.is_symlink()} - {"lnk"} == {"e", "wheel"}
+    assert not (world.workdir / "lnk").exists()
+    assert [path.name for path in world.home.glob(".cache/omac/*/tools/*") if path.is_symlink()] == ["g"]
+
+
 def test_a_decent_repository_stays(world: Box) -> None:
     """The twin: a repository in the project without such settings is left as it is."""
     repository(world)

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shlex
 import subprocess
 import tempfile
 import time
@@ -246,6 +247,21 @@ def test_findings_are_few_and_begin_with_what_matters(ground: Ground) -> None:
     assert len(shown.splitlines()) == 42
 
 
+def test_the_command_for_many_files_shows_their_folder_alone(ground: Ground) -> None:
+    """The command that a line for many new files has prints each of them, and nothing of the folders beside them; it
+    waits for no FIFO and follows no link."""
+    ground.renew("plain")
+    names = ("Makefile", "Dockerfile", "justfile", "Rakefile", "Procfile")
+    odd = "mkdir -p sub; echo below > sub/below; mkfifo pipe; ln -s /etc/passwd link"
+    done = ground.agent(f'{odd}; for n in {" ".join(names)}; do echo "in $n" > $n; done')
+    (line,) = [line for line in done.err.splitlines() if "a build obeys them" in line]
+    shown = ground.person(f"timeout 10 bash -c {shlex.quote(line.partition('obeys them: ')[2])}")
+    assert shown.status == 0, shown
+    assert all(f"{ground.project}/{name}:in {name}\n" in shown.out for name in names), shown
+    assert "link -> /etc/passwd" in shown.out
+    assert not [text for text in ("below", "root:", ".git/") if text in shown.out], shown
+
+
 def test_a_change_that_the_index_hides(ground: Ground) -> None:
     """A finding's command shows a change that git's index hides, in an old file and in one committed since."""
     ground.renew("plain")
@@ -278,6 +294,14 @@ def test_links_that_programs_obey(ground: Ground, target: str) -> None:
     assert "/.vscode: is a link" in findings(ground, "echo '{ }' > docs/tasks.json")
     assert "/.vscode: is a link" in findings(ground, "mkdir docs/x; touch docs/x/y; ln -s ../../other docs/x/z")
     assert "/.vscode: is a link" in findings(ground, "echo y > other/x")
+
+
+def test_a_link_to_a_file_of_the_tool_cache(ground: Ground) -> None:
+    """A link that programs obey is reported again when the file of the cache that it leads to changes."""
+    ground.renew("plain")
+    assert "/Makefile: is a link" in findings(ground, "echo x > $OMAC_CACHE_DIR/m; ln -s $OMAC_CACHE_DIR/m Makefile")
+    assert "is a link" not in findings(ground, "cat Makefile; echo x > $OMAC_CACHE_DIR/other")
+    assert "/Makefile: is a link" in findings(ground, "echo y > $OMAC_CACHE_DIR/m")
 
 
 def test_a_link_of_a_virtual_environment(ground: Ground) -> None:

@@ -435,8 +435,11 @@ class Unreadable:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_read_that_fails_after_the_commit(live: Live, journal: Journal, path: Path) -> None:
-    """A committed event is never reported as refused: its caller waits until the events before it can be read."""
+async def test_a_read_that_fails_after_the_commit(
+    live: Live, journal: Journal, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A committed event is never reported as refused: its caller waits until the events before it can be read. That is
+    logged once, whatever is committed meanwhile."""
     unreadable, callers = Unreadable(journal), Callers(live)
     append_elsewhere(path, BODY)
     async with trio.open_nursery() as tasks:
@@ -450,6 +453,7 @@ async def test_a_read_that_fails_after_the_commit(live: Live, journal: Journal, 
             await live.writer.catch_up()
         assert (callers.answers, live.delivered) == ({}, [])
         unreadable.repair()
+    assert caplog.text.count("cannot be read yet") == 1
     assert {name: texts(callers.recorded(name)) for name in callers.answers} == {"one": ["one"], "two": ["two"]}
     assert texts(live.delivered) == ["other", "one", "two"]
     live.assert_whole(3)
@@ -461,13 +465,22 @@ async def test_a_read_that_fails_after_the_commit(live: Live, journal: Journal, 
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_news_that_could_not_be_read_are_not_forgotten(live: Live, journal: Journal, path: Path) -> None:
-    """A commit of another process that could not be read is folded by itself once the store can be read again."""
-    unreadable = Unreadable(journal)
-    append_elsewhere(path, BODY)
-    await until(lambda: unreadable.failed >= 2)
-    unreadable.repair()
-    await until(lambda: len(live.delivered) == 1)
+async def test_news_that_could_not_be_read_are_not_forgotten(
+    live: Live, journal: Journal, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A commit of another process that could not be read is folded by itself once the store can be read again. Each
+    time that it cannot is logged once, though nothing is committed here in between."""
+
+    async def append_unread(times: int) -> None:
+        unreadable = Unreadable(journal)
+        append_elsewhere(path, BODY)
+        await until(lambda: unreadable.failed >= 2)
+        unreadable.repair()
+        await until(lambda: len(live.delivered) == times)
+        assert caplog.text.count("disk I/O error") == times
+
+    await append_unread(1)
+    await append_unread(2)
     live.stop()
     await live.ended.wait()
     assert live.error is None

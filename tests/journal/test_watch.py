@@ -73,13 +73,16 @@ def test_a_log_that_is_cut(path: Path) -> None:
     journal.close()
 
 
-def test_readers_name_the_log_that_is_cut(path: Path) -> None:
-    """A command that reads meanwhile reports why the journal cannot be read, and names the processes to stop."""
+@pytest.mark.parametrize("limit", ["unlimited", "9999999"])
+def test_readers_name_the_log_that_is_cut(path: Path, limit: str) -> None:
+    """A command that reads meanwhile reports why the journal cannot be read, and names the processes to stop; also
+    where there is a limit on the size of files, which may not be the cause."""
     journal = journal_at(path)
     commit_now(journal, [called("x" * 500) for _ in range(500)])
     os.truncate(log_of(path), log_of(path).stat().st_size // 2)
     code = "from omac.tools.entry import main; main()"
-    done = run_python(code, "audit", "--journal", str(path), wrap=["env", f"OMAC_STATE_DIR={path.parent}"])
+    limited = ["bash", "-c", f'ulimit -f {limit}; exec "$@"', "bash", "env", f"OMAC_STATE_DIR={path.parent}"]
+    done = run_python(code, "audit", "--journal", str(path), wrap=limited)
     assert (done.returncode, "disk I/O error" in done.stderr, "try: fuser" in done.stderr) == (5, True, True), done
     journal.close()
 

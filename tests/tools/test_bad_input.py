@@ -6,6 +6,7 @@ An attempt is recorded, and no error harms another project.
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import sqlite3
@@ -770,6 +771,9 @@ def test_the_name_of_an_agent_to_go_on_with(house: Omac, command: str) -> None:
     """An agent's name behind `continue` gets the line without it, and the start of that agent."""
     lines = f"(claude)\n  try: omac {command}  # the agent that ran last here\n  try: omac start claude\n"
     assert house.run(command, "claude").err.endswith(lines)
+    for words in (("-p", "hi there"), ("more",), ("--model", "x")):
+        fix = shlex.join(("omac", command, "--", *words))
+        assert f"\n  try: {fix}  # words of another program come after --\n" in house.run(command, "claude", *words).err
 
 
 def test_no_server_and_no_journal(omac: Omac) -> None:

@@ -173,6 +173,16 @@ def test_the_hosts_settings_are_not_lost(beside: Beside) -> None:
     assert not (beside.clone / ".git/config.lock").exists()
 
 
+def test_another_worktree_that_is_removed_meanwhile(beside: Beside) -> None:
+    """A person removes one worktree while an agent works in the clone: nothing of the agent's is lost, or reported."""
+    agent = beside.agent("said ready; told go; git commit -q --allow-empty -m agent", beside.clone)
+    beside.said("ready", beside.clone)
+    git(beside.world, "worktree", "remove", str(beside.linked), cwd=beside.clone)
+    beside.tell("go", beside.clone)
+    assert beside.ended(agent) == ""
+    assert beside.count("main") == 2
+
+
 def test_a_project_that_is_moved_meanwhile(beside: Beside) -> None:
     """omac reports that a project was moved or removed meanwhile, and so not inspected; it does not mention a link."""
     agent = beside.agent("said ready; told go", beside.clone)

@@ -225,6 +225,20 @@ def test_a_worktree_that_the_host_adds_meanwhile(world: Box) -> None:
     assert git(world, "status", "-sb", cwd=beside).startswith("## dev")
 
 
+def test_a_worktree_that_a_program_adds_beside_the_project(world: Box) -> None:
+    """A worktree in a folder of the sandbox's own is reported once; its commits stay, and the host's git works."""
+    workdir = repository(world, "plain")
+    script = "git worktree add -q ../beside -b new; git -C ../beside commit -q --allow-empty -m new; cat ../beside/.git"
+    done = inside(world, workdir, script)
+    assert done.status == 0, done.err
+    lines = [line for line in done.err.splitlines() if "worktrees/beside" in line]
+    assert len(lines) == 1, done.err
+    assert "names a worktree outside the project (git worktree prune removes what is left of it)" in lines[0]
+    assert git(world, "log", "-1", "--format=%s", "new", cwd=workdir) == "new\n"
+    git(world, "worktree", "prune", cwd=workdir)
+    assert not (workdir / ".git" / "worktrees").exists()
+
+
 ENVIRONMENTS = {
     "count": {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": ".hooks"},
     "parameters": {"GIT_CONFIG_PARAMETERS": "'core.hooksPath'='.hooks'"},
@@ -281,6 +295,18 @@ def test_hooks_that_did_not_run(world: Box, layout: str) -> None:
         assert done.status == 0, done.err
         notes = [text.removeprefix(line) for text in done.err.splitlines() if "hooks" in text]
         assert notes == [f"{names}; to let them: omac settings set git.hooks read" for names in expected]
+
+
+def test_programs_that_read_a_whole_repository(world: Box) -> None:
+    """Programs that search or copy a project with its git folder meet no error; of hooks they see none."""
+    workdir = repository(world, "plain")
+    world.give(workdir / ".git" / "hooks" / "pre-commit", "#!/bin/sh\n# word\n", 0o755)
+    script = (
+        "find . > /tmp/list; grep -rqs nowhere . || echo $?; cp -r . /tmp/copy; tar cf /tmp/tar .; ls -A .git/hooks"
+    )
+    done = inside(world, workdir, script)
+    assert (done.status, done.out, done.err) == (0, "1\n", "")
+    assert inside(world, workdir, "touch .git/hooks/pre-commit").status != 0
 
 
 def test_gc_beside_another_worktree(world: Box) -> None:

@@ -221,6 +221,19 @@ def test_what_an_agent_restores_at_each_start_is_not_reported(omac: Omac, shop: 
     assert [record.event.vanished for record in omac.events(LaunchExited)] == [(f"{home}/.config/opencode/theme.json",)]
 
 
+def test_what_tools_keep_for_themselves_is_not_lost(omac: Omac, shop: Path) -> None:
+    """uvx, browsers and notebooks write into the home at each run; only an installed tool is reported."""
+    tools = "~/.local/share/uv/tools"
+    script = f"mkdir -p {tools} ~/.pki/nssdb ~/.config/chromium ~/.ipython/profile_default ~/.local/share/jupyter"
+    script += f"; touch {tools}/.lock {tools}/.gitignore; for f in ~/.[pi]*/* ~/.config/* ~/.local/*/jupyter; do"
+    script += " touch $f/file; done"
+    done = omac.run("start", "--", "sh", "-c", script, cwd=shop)
+    assert (done.status, end_of(done.err)) == (0, []), done
+    script += f"; mkdir {tools}/ruff; touch {tools}/ruff/bin"
+    done = omac.run("start", "--", "sh", "-c", script, cwd=shop)
+    assert end_of(done.err)[0].endswith("/uv/tools/ruff/"), done
+
+
 def test_all_that_is_lost_is_counted(omac: Omac, shop: Path) -> None:
     """The report counts all lost files, even those that the record has no room for."""
     script = 'cd; i=0; while [ $i -lt 300 ]; do echo > "$(printf "%0150d" $i)"; i=$((i + 1)); done; echo > "a b"'

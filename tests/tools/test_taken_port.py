@@ -1,4 +1,4 @@
-"""A sidecar whose server has ended behind a wrapper: who takes its port meanwhile receives no call."""
+"""Calls of a sidecar whose port changes hands: they come to it also where it listens no more, and to nobody else."""
 
 import socket
 from pathlib import Path
@@ -33,9 +33,27 @@ class Served(BaseHTTPRequestHandler):
 
 ThreadingHTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Served).serve_forever()
 """
+ONE_BY_ONE = """\
+import os, socket, time
+
+def listening():
+    return socket.create_server(("127.0.0.1", int(os.environ["SIDECAR_PORT"])))
+
+listener = listening()
+while True:
+    connection, _ = listener.accept()
+    listener.close()
+    if b" /long" in connection.recv(65536):
+        time.sleep(6)
+    listener = listening()
+    connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n")
+    connection.close()
+"""
+CALLS_MANY = 20  # so that some are accepted before omac goes on
+CALLS = {"get": (), "post": ("--data", "for the skill alone")}
 
 
-@pytest.mark.parametrize("call", [(), ("--data", "for the skill alone")], ids=["get", "post"])
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_who_takes_the_port_gets_no_byte(tmp_path: Path, call: tuple[str, ...]) -> None:
     """The call is refused and recorded, whichever part of the facade serves it."""
     with omac_in(tmp_path) as omac:
@@ -52,7 +70,7 @@ def test_who_takes_the_port_gets_no_byte(tmp_path: Path, call: tuple[str, ...]) 
             stranger.settimeout(5.0)
             answer = curl(f"{base}/x", *call)
             assert (answer.status, answer.headers["x-omac-reason"]) == (503, "sidecar-down"), answer
-            assert "another program listens on its port" in answer.body
+            assert "its port does not lead to its server alone" in answer.body
             stranger.settimeout(0.2)
             received = []
             while True:
@@ -65,3 +83,25 @@ def test_who_takes_the_port_gets_no_byte(tmp_path: Path, call: tuple[str, ...]) 
         assert set(received) == {b""}
         (*_, last) = omac.audit("--path", "/x")
         assert (last["status"], last["reason"]) == (503, "sidecar-down")
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_server_that_listens_for_one_connection_gets_it(tmp_path: Path, call: tuple[str, ...]) -> None:
+    """No call is refused because the server that has accepted it listens no more, as `nc -l` and `socat` do."""
+    with omac_in(tmp_path) as omac:
+        project = omac.project("shop")
+        omac.skill(project, "wrapped", META, ONE_BY_ONE)
+        omac.approve(project, "wrapped")
+        base = omac.serve().skill(project, "wrapped")["base"]
+        assert {curl(f"{base}/x", *call).status for _ in range(CALLS_MANY)} == {200}
+
+
+@pytest.mark.full
+def test_a_server_with_one_connection_is_not_taken_for_dead(tmp_path: Path) -> None:
+    """A call that lasts longer than omac goes without checking whether the sidecar listens gets its answer."""
+    with omac_in(tmp_path) as omac:
+        project = omac.project("shop")
+        omac.skill(project, "wrapped", META, ONE_BY_ONE)
+        omac.approve(project, "wrapped")
+        base = omac.serve().skill(project, "wrapped")["base"]
+        assert curl(f"{base}/long").status == 200

@@ -158,6 +158,30 @@ def test_an_interpreter_that_agents_of_a_server_may_change(omac: Omac) -> None:
     assert (done.status, f"{program}, which an agent may change" in done.err) == (3, True), done
 
 
+@pytest.mark.parametrize("command", ["[python3, {}]", "[{}, x]"], ids=["script", "interpreter"])
+def test_a_program_in_the_tool_cache_of_an_agent(omac: Omac, command: str) -> None:
+    """A skill that runs by a file of the tool cache, which an agent can change, is not approved."""
+    project = omac.root / "shop"
+    project.mkdir()
+    make = "printf '#!/bin/sh\\n' > $OMAC_CACHE_DIR/x.py; chmod +x $OMAC_CACHE_DIR/x.py; echo $OMAC_CACHE_DIR"
+    cache = omac.ok("sandbox", "run", "--", "sh", "-c", make, cwd=project).splitlines()[-1]
+    omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: {command.format(cache + '/x.py')}\n")
+    done = omac.run("approve", "echo", cwd=project)
+    assert (done.status, f"{cache}/x.py, which an agent may change" in done.err) == (3, True), done
+
+
+@pytest.mark.parametrize(("folder", "status"), [(".claude", 3), (".claude/hooks", 0)], ids=["kept", "pinned"])
+def test_a_script_in_the_own_folder_of_an_agent(omac: Omac, folder: str, status: int) -> None:
+    """A script that lies where an agent keeps its files is one that it may change, unless its sandbox pins it there."""
+    script = Path(omac.environment["HOME"]) / folder / "x.py"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.touch()
+    project = omac.root / "shop"
+    omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: [python3, {script}]\n")
+    done = omac.run("approve", "echo", cwd=project, within=("env",))
+    assert (done.status, f"{script}, which an agent may change" in done.err) == (status, status == 3), done
+
+
 def test_a_change_meanwhile_is_refused(omac: Omac, tmp_path: Path) -> None:
     """Only the copy that was shown is approved: files changed meanwhile are not."""
     project = omac.project("shop")

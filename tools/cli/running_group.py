@@ -63,6 +63,9 @@ def _with_dashes(ctx: Any, args: list[str], error: Exception) -> str:
 
     names = [name for harness in HARNESSES for name in (harness.name, *harness.aliases)]
     behind = next((at for at, word in enumerate(args, 1) if word in names), 0)  # behind the agent's name, if any
+    if ctx.info_name in ("continue", "resume"):  # which take none
+        before = args[: max(0, behind - 1)]
+        args, behind = [*before, *args[behind:]], len(before)
     option = getattr(error, "option_name", "")
     is_word_next = behind < len(args) and not args[behind].startswith("-")
     begin_here = is_word_next and (behind or (ctx.info_name == "start" and shutil.which(args[0])))

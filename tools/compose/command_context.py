@@ -22,6 +22,7 @@ from omac.services.credentials.values import Credentials
 from omac.services.skills.registration import Registering
 from omac.tools.compose.journals import carrying
 from omac.tools.compose.state import living_roots
+from omac.tools.compose.tool_caches import cache_folders
 
 
 class Opened(NamedTuple):
@@ -44,7 +45,8 @@ def opened(environment: Mapping[str, str], journal_path: str | None, clock: Call
         store = execution.journal.store
         frozen = DiskFrozenSkills(state.frozen(store.path, store.journal_id()))
         roots = living_roots(state, execution.host, lambda stream: execution.entry(run.AGGREGATE, stream).state)
-        interpreters = HostInterpreters(environment, [*_here(environment), *roots])
+        writable = [*_here(environment), *roots, *cache_folders(environment)]
+        interpreters = HostInterpreters(environment, writable)
         registering = Registering(execution, frozen, interpreters, credentials)
         yield Opened(state, DiskSkillFolders(environment), stores, credentials, registering)
 

@@ -31,6 +31,7 @@ from omac.tools.compose.journals import read_if_any, system_of
 from omac.tools.compose.repositories import repository_of
 from omac.tools.compose.scope_options import Where, harness_of, scopes_of
 from omac.tools.compose.state import StateDir, host_id, living_roots
+from omac.tools.compose.tool_caches import cache_folders
 
 
 class RegisteredSkill(msgspec.Struct, frozen=True):
@@ -93,14 +94,16 @@ class Registry:
         copies: str = "",
         path: str = os.defpath,
         roots: Sequence[str] = (),
+        caches: Sequence[str] = (),
     ) -> None:
         """Read the registrations from the system of a journal; `history` returns the records of one of its streams,
         `copies` is the folder of its approved copies, `path` the PATH that leads to interpreters, `roots` are folders
-        in which agents of living runs may write."""
+        in which agents of living runs may write, `caches` those where any may."""
         self._host = host
         self._copies = copies
         self._path = path
         self._roots = tuple(roots)
+        self._caches = tuple(caches)
         self.system = system
         self.known = tuple(self._of_host(history))
 
@@ -118,7 +121,7 @@ class Registry:
             system = system_of(journal, state)
             host = host_id(state)
             roots = living_roots(state, host, lambda stream: system.runs[stream].state)
-            return cls(host, system, history, copies, path, roots)
+            return cls(host, system, history, copies, path, roots, cache_folders(environment))
 
     def credential(self, scope: str, skill: str, base: str | None = None) -> Credential:
         """Return the values given to the skill in the base folder `base`; None: to any skill of that name."""
@@ -155,8 +158,8 @@ class Registry:
             return str(damaged)
         except OSError as error:
             return f"the approved copy of {approved.source} cannot be read: {problem_of(error)}"
-        around = [root for root in self._roots if below(workdir, root)]
-        return interpreter_problem(approved.interpreters or (), self._path, (workdir, *around) if workdir else ())
+        around = (workdir, *(root for root in self._roots if below(workdir, root))) if workdir else ()
+        return interpreter_problem(approved.interpreters or (), self._path, (*self._caches, *around))
 
     def _covered(self, shared: RegisteredSkill | None, skill: FoundSkill, folders: SkillFolders) -> Code | None:
         """Return the approval by repository that holds for exactly the files of a skill."""

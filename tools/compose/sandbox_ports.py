@@ -132,6 +132,7 @@ class SandboxAdapters(SettlingAdapters):
         """Return the inspection around a launch."""
         return LaunchInspection(
             name, layouts, self.state, now_ns(), fence=fence, report=self.report, record=record,
+            unjudged=(os.path.realpath(tree.root_of(self.environment)),),
             files_of_settings=lambda project: baseline.files_of_settings(project, self.home, self.environment, harness),
         )  # fmt: skip
 

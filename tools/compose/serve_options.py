@@ -1,11 +1,16 @@
 """The options of `omac serve` and `omac start`, as a typed request."""
 
+import os
+from collections.abc import Mapping
+
 import msgspec
 
+from omac.adapters.linux.home import home_of
 from omac.domain.harness.harness import Harness
 from omac.domain.kernel.paths import below
 from omac.domain.sidecars.sidecar import RestartPolicy
 from omac.tools.compose.agent_launch import AgentLaunch
+from omac.tools.compose.tool_caches import cache_folders
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -41,10 +46,11 @@ class ServeOptions(msgspec.Struct, frozen=True):
         """The directory that a sandbox is launched in; empty for none."""
         return self.launch.workdir if self.launch is not None and self.launch.request is not None else ""
 
-    def writable(self, home: str) -> tuple[str, ...]:
+    def writable(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         """Return the canonical folders that agents may change, as far as this is known before they begin.
 
-        A root that holds the canonical `home` is left out: no sandbox may write all of it.
+        A root that holds the home is left out: no sandbox may write all of it.
         """
+        home = os.path.realpath(home_of(environment))
         roots = tuple(root for root in self.roots if not below(home, root))
-        return (*roots, *(self.launch.allowed if self.launch is not None else ()))
+        return (*roots, *(self.launch.allowed if self.launch is not None else ()), *cache_folders(environment))

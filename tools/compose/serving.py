@@ -27,7 +27,6 @@ from omac.adapters.facade.server import Facade
 from omac.adapters.http.accepting import HEAD_BYTES_MAX
 from omac.adapters.linux import process_identity
 from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
-from omac.adapters.linux.home import home_of
 from omac.adapters.linux.watch import FolderWatch
 from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.adapters.skills.folders import DiskSkillFolders
@@ -91,7 +90,7 @@ class Server:
     def __init__(self, options: ServeOptions, environment: Mapping[str, str], waiting: WaitingSandbox | None) -> None:
         self._options = options
         self._environment = dict(environment)
-        self._writable = options.writable(os.path.realpath(home_of(environment)))
+        self._writable = options.writable(environment)
         self._policies = ServePolicies(options.settings, environment, options.sandboxed)
         self.state = StateDir.of(environment)
         find = self.state.journal_in_use if options.beside else self.state.journal

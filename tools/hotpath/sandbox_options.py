@@ -52,7 +52,8 @@ OPTIONS = (  # in the order of the help
         "--network", "network", "host|none",
         "yours, but listening on named ports only (host, the default), or no network at all (none)",
     ),
-    Option("--open-port", "open_ports", "PORT", "may listen on this TCP port", repeats=True),
+    Option("--open-port", "open_ports", "PORT", "may listen on this TCP port, or on a range of them: 8000-8010",
+        repeats=True),
     Option("--env", "env", "NAME[=VALUE]", "gets this variable, with your value or this one", repeats=True),
     Option(
         "--limit", "limits", "NAME=N",
@@ -216,10 +217,14 @@ def _take(request: SandboxRequest, option: Option, value: str) -> None:
         setattr(request, option.field, value)
 
 
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65_535):
-        raise _misuse(f"--open-port takes a port from 1 to 65535, not {text!r}", "--open-port 8080")
-    return int(text)
+def _port(text: str) -> int | str:
+    from omac.domain.sandbox.listening import PORT_MAX, port_or_range
+
+    try:
+        return port_or_range(text)
+    except ValueError:
+        message = f"--open-port takes a port from 1 to {PORT_MAX}, or a range such as 8000-8010, not {text!r}"
+        raise _misuse(message, "--open-port 8080") from None
 
 
 def _check(request: SandboxRequest) -> None:

@@ -22,11 +22,21 @@ def test_many_new_files_of_a_folder_are_one_line(tmp_path: Path) -> None:
     few = [Finding(f"/p/.vscode/{number}", "is new", group="an editor") for number in range(GROUP_MIN - 1)]
     other, changed = Finding("/p/.husky/_/x", "is new", group="a build"), Finding("/p/.husky/_/y", "is changed")
     shown = lines([*hooks[1:], other, *few, changed, hooks[0]], "launch", str(tmp_path))
-    command = "(ls -lA /p/.husky/_; grep -ar '' /p/.husky/_) | cat -v"
+    command = "find /p/.husky/_ -maxdepth 1 -ls -type f -exec grep -aH '' {} + | cat -v"
     assert shown[0] == f"/p/.husky/_: {GROUP_MIN} files are new or changed, and git obeys them: {command}"
     assert shown[1:-1] == [str(finding) for finding in (other, *few, changed)]
     path = shown[-1].partition(": less ")[2]
     assert Path(path).read_text().count("is new") == len(hooks) + 1 + len(few)
+
+
+def test_no_command_is_cut_off(tmp_path: Path) -> None:
+    """The line of a folder whose path leaves no room for the command has none."""
+    folder = f"/p/{'x' * 100}/.husky/_"
+    hooks = [Finding(f"{folder}/{number}", "is new", group="git") for number in range(GROUP_MIN)]
+    assert (
+        lines(hooks, "launch", str(tmp_path))[0]
+        == f"{folder}: {GROUP_MIN} files are new or changed, and git obeys them"
+    )
 
 
 def test_the_file_with_all_findings_has_a_line_for_each(tmp_path: Path) -> None:

@@ -292,7 +292,9 @@ def test_a_whole_record_comes_back(tmp_path: Path, home: Path) -> None:
     layout = lay_out(str(workdir), GitChoices(refs="branch"), str(home))
     prepare(layout)
     desk = Desk(tmp_path / "state")
-    record = desk.begin(record_of("a", [layout], 7, fence=True))
+    record = record_of("a", [layout], 7, fence=True)
+    record.unjudged = (f"{home}/.cache/omac",)
+    desk.begin(record)
     desk.pending.complete(record, note(layout))
     os.close(record.descriptor)
     read: list[Record] = []

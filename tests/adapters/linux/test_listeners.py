@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from omac.adapters.linux import listeners
-from omac.adapters.linux.listeners import Listener, answering
+from omac.adapters.linux.listeners import Listener, accepted_by, answering
 
 
 @pytest.fixture(params=["sock_diag", "/proc"])
@@ -66,6 +66,24 @@ def test_many_sockets_at_one_port() -> None:
         assert inodes <= {server.inode for server in listeners.listeners()}
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "::"])
+def test_who_has_accepted_a_connection(address: str) -> None:
+    """The other end of a connection has the inode that its process has, also behind a listener that is closed; nobody
+    has one that waits to be accepted."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with (
+        socket.create_server((address, 0), family=family, dualstack_ipv6=family == socket.AF_INET6) as server,
+        socket.create_connection(("127.0.0.1", server.getsockname()[1])) as client,
+    ):
+        assert accepted_by(client) == 0
+        accepted, _ = server.accept()
+        with accepted:
+            server.close()
+            assert accepted_by(client) == os.fstat(accepted.fileno()).st_ino
+        assert accepted_by(client) == 0
+
+
 def test_sock_diag_is_there() -> None:
     """The kernel of this machine has sock_diag; without it the tests above would ask /proc alone."""
-    assert list(listeners._query(socket.AF_INET, 1)) == []
+    wanted = listeners._socket_id(1)
+    assert list(listeners._query(socket.AF_INET, wanted, listeners.REQUEST | listeners.DUMP)) == []

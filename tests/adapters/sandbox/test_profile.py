@@ -120,6 +120,7 @@ def test_paths_that_are_not_there_are_told(home: Path) -> None:
         ("x.toml", "network = true", "not bool"),
         ("x.toml", "\nopen_ports = [0]", ":2: open_ports takes"),
         ("x.toml", "open_ports = [true]", "open_ports takes"),
+        ("x.toml", 'open_ports = ["9-8"]', "and ranges"),
         ("x.toml", "open_ports = 3000", "open_ports takes"),
         ("x.toml", "allow = '~/x'", "takes a list of texts"),
         ("x.toml", "allow = ['data']", "begins with /, ~/"),

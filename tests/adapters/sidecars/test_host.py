@@ -22,6 +22,7 @@ from polling import eventually, until
 
 from omac.adapters.linux import host_programs, process
 from omac.adapters.linux import process_identity as birth
+from omac.adapters.linux.listeners import answering
 from omac.adapters.sidecars import launch, logfile
 from omac.adapters.sidecars.host import LinuxSidecarHost
 from omac.domain.kernel.hidden import Hidden
@@ -639,6 +640,41 @@ async def test_a_wrapper_that_outlives_its_server_does_not_listen(spawn: Spawn, 
         await until(lambda: not sidecar.listens())
         with socket.create_server(("127.0.0.1", sidecar.birth.port)):
             assert not sidecar.listens()
+        await sidecar.stop(0)
+
+
+SERVES_ALONE = r"""
+import os, socket
+address = ("127.0.0.1", int(os.environ["SIDECAR_PORT"]))
+while True:
+    listener = socket.create_server(address)
+    connection, _ = listener.accept()
+    listener.close()
+    connection.recv(4096)
+    connection.close()
+"""
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::"])
+async def test_a_server_that_takes_one_connection_listens_on(spawn: Spawn, tmp_path: Path, address: str) -> None:
+    """A sidecar that closes its listener while it serves a connection counts as listening, unless another process takes
+    its port meanwhile."""
+    program = tmp_path / "serves-alone.py"
+    dual = 'socket.create_server(("::", address[1]), family=socket.AF_INET6, dualstack_ipv6=True)'
+    plain = "socket.create_server(address)"
+    program.write_text(SERVES_ALONE if address == "127.0.0.1" else SERVES_ALONE.replace(plain, dual))
+    sidecar = await spawn(sys.executable, str(program))
+    port = sidecar.birth.port
+    with trio.fail_after(10):
+        await until(lambda: bool(answering(port)))
+        with socket.create_connection(("127.0.0.1", port)) as caller:
+            await until(lambda: not answering(port))
+            assert sidecar.listens()
+            with socket.create_server(("127.0.0.1", port)):
+                assert not sidecar.listens()
+            caller.sendall(b"x")
+        await until(lambda: bool(answering(port)))
+        assert sidecar.listens()
         await sidecar.stop(0)
 
 

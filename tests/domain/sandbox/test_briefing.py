@@ -23,7 +23,7 @@ def test_it_begins_as_agents_know_it() -> None:
     first, empty, *points, last = briefing_of().split("\n")
     assert first == "You are running inside the **omac sandbox**."
     assert (empty, last) == ("", "")
-    assert len(points) == 6
+    assert len(points) == 7
     assert all(point.startswith("* ") for point in points)
 
 
@@ -39,7 +39,7 @@ def test_it_begins_as_agents_know_it() -> None:
         ({}, "it is the host's", "Unix socket"),
         ({}, "may listen only on TCP ports that the system assigns. A person opens others, by", "those"),
         ({"ports": (3000, 8080)}, "listen only on TCP ports 3000, 8080 and those that the system assigns.", ""),
-        ({"network": "none"}, "there is none, not even loopback", "host's"),
+        ({"network": "none"}, "there is none but a loopback of the sandbox's own", "host's"),
         ({"network": "none"}, 'curl --unix-socket "$OMAC_SOCKET" "$OMAC_<MOUNT>_BASE/"', "by the URL"),
         ({}, "kept for this project", "gone when"),
         ({"kept": False}, "are in /c (`OMAC_CACHE_DIR`), gone when the sandbox ends", "kept for"),

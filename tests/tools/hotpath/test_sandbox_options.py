@@ -49,6 +49,9 @@ def test_everything_at_once() -> None:
         (["--network", "isolated", "--", "ls"], "host or none"),
         (["--open-port", "0", "--", "ls"], "1 to 65535"),
         (["--open-port", "²", "--", "ls"], "1 to 65535"),
+        (["--open-port", "8010-8000", "--", "ls"], "or a range such as 8000-8010"),
+        (["--open-port", "1-65536", "--", "ls"], "or a range such as 8000-8010"),
+        (["--open-port", "8000-", "--", "ls"], "or a range such as 8000-8010"),
         (["--open-port", "80", "--network", "none", "--", "ls"], "no effect with --network none"),
     ],
 )

@@ -787,6 +787,27 @@ def test_listening_wants_an_open_port(mine: Box) -> None:
     assert mine.run(*command, port, options=("--open-port", port)).out == "ok\n"
 
 
+@pytest.mark.parametrize("layout", ["plain", "linked"])
+def test_listening_on_a_range_of_ports(mine: Box, layout: str) -> None:
+    """A program that finds a free port, and has another one listen there, works with the range that the system assigns
+    ports from; ports beside the range stay closed. A linked worktree has a second set of rules for the same."""
+    workdir = mine.workdir
+    if layout == "linked":
+        for words in ("init -q", "commit -q --allow-empty -m first", "worktree add -q ../linked"):
+            assert mine.host("git", *words.split()).status == 0
+        workdir = mine.workdir.parent / "linked"
+    first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("utf-8").split()
+    find = "import socket; free = socket.create_server(('127.0.0.1', 0)); port = free.getsockname()[1]; free.close()"
+    listen = f"{find}; socket.create_server(('127.0.0.1', port)); print('ok'); socket.create_server(('', {first} - 1))"
+    assigned = f"{first}-{last}"
+    done = mine.run("/usr/bin/python3", "-c", listen, options=("--open-port", assigned), workdir=workdir)
+    assert done.out == "ok\n"
+    assert "Permission denied" in done.err
+    profile = mine.home / ".config" / "omac" / "sandbox-profiles" / "notebook.toml"
+    mine.give(profile, f'open_ports = ["{assigned}"]')
+    assert mine.run("/usr/bin/python3", "-c", listen, options=("--profile", "notebook"), workdir=workdir).out == "ok\n"
+
+
 STOPPABLE = (  # starts no child: dash hangs when a ^Z stops one that it has just begun (vfork)
     "import os, signal, time; signal.signal(signal.SIGCONT, lambda *_: os.write(1, b'ag' + b'ain'));"
     "os.write(1, b'run' + b'ning'); any(time.sleep(0.05) for _ in range(1200))"
@@ -1103,6 +1124,21 @@ def test_caches_cannot_be_made_for_other_projects(mine: Box) -> None:
     done = mine.run("sh", "-c", "mkdir -p ~/.cache/omac/0123456789ab/tools; ls -A ~/.cache", options=options)
     assert done.out == "beside\nomac\n", done
     assert [path.name for path in cache.iterdir()] == ["beside"]
+
+
+def test_a_package_that_holds_a_hidden_file(mine: Box) -> None:
+    """A file of variables that a package brings keeps a package manager from removing it. The warning names the option
+    that shows this file alone, and with it the file can be removed and replaced."""
+    brought, own = mine.workdir / "node_modules" / "pkg" / ".env", mine.workdir / ".env"
+    mine.give(brought, "PORT=1")
+    mine.give(own, "KEY=secret")
+    done = mine.run("rm", "-r", "node_modules")
+    assert done.status == 1
+    assert f"packages with hidden files cannot be removed inside: {brought}; --allow PATH shows one" in done.err
+    script = "cat node_modules/pkg/.env; rm -r node_modules && mkdir node_modules; ! grep -q KEY= .env"
+    done = mine.run("sh", "-e", "-c", script, options=("--allow", str(brought)))
+    assert (done.status, done.out, done.err) == (0, "PORT=1", "")
+    assert not list((mine.workdir / "node_modules").iterdir())
 
 
 def test_denying_what_is_not_there_is_told(mine: Box) -> None:
