@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from omac.domain.kernel.locks import NO_LOCKS, without_locks
-from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.refusal import Reason, Refusal, quoted
 from omac.domain.kernel.sizes import shown_size
 from omac.journal.event_kinds import SCHEMA
 from omac.journal.folders import lacks_files, room_command, write_command
@@ -22,6 +22,7 @@ from omac.journal.segment import SUFFIX, Segment, SegmentError, SegmentPrunedMea
 BUSY_MS = 5_000
 LOG_SHARE = 8  # of a full disk: a write-ahead log of one part or more is worth leaving behind
 INDEX_BYTES = 32_768  # of the index of a write-ahead log, at the least
+ELSEWHERE = "omac serve --journal PATH  # somewhere you can write"
 MEND_MODES = "omac doctor --fix  # mends modes in the state directory"
 VERSION_INDEX = "event_version"  # unique over streams and versions
 
@@ -98,7 +99,7 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
         return unproven(path, "its leaves are missing")
     listing = f"ls -l {quoted(path)}"
     if "readonly" in text or "read-only" in text:
-        fix = [listing, MEND_MODES, "omac serve --journal PATH  # somewhere you can write"]
+        fix = [listing, MEND_MODES, ELSEWHERE]
         return Refusal("journal-read-only", f"the journal {path} cannot be written: {text}", fix=fix)
     if "full" in text or _is_for_room(error, path):
         return disk_full(path)
@@ -109,12 +110,33 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
             return without_locks(folder)
         message = f"the journal {path} is locked by another program"
         return Refusal("journal-unavailable", message, fix=[f"fuser {quoted(path)}"])
-    fix = [listing]
-    if "disk I/O" in text:  # a failing disk, or a log that was cut while a process still has it open
-        fix = [f"fuser {quoted(path)} {quoted(path)}-shm  # stop these, then try again"]
-        if (limit := _size_limit()) is not None:  # or that: the file that reached it may be gone by now
-            text, fix = f"{text}; no file of this process may exceed {limit} bytes", ["ulimit -f unlimited", *fix]
+    if "disk I/O" in text:
+        return _failed(path, text)
+    return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[listing])
+
+
+def _failed(path: str, text: str) -> Refusal:
+    """Return the refusal of a journal that the system failed to read or write, which SQLite does not explain."""
+    if _is_read_only(path):
+        return on_read_only(path, "journal-unavailable")
+    # a failing disk, or a log that was cut while a process still has it open
+    fix = [f"fuser {quoted(path)} {quoted(path)}-shm  # stop these, then try again"]
+    if (limit := _size_limit()) is not None:  # or that: the file that reached it may be gone by now
+        text, fix = f"{text}; no file of this process may exceed {limit} bytes", ["ulimit -f unlimited", *fix]
     return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=fix)
+
+
+def on_read_only(path: str, reason: Reason = "journal-read-only") -> Refusal:
+    """Return the refusal of a journal on a read-only file system, which it may have become while omac ran."""
+    fix = [f"findmnt --target {quoted(path)}  # how it is mounted", ELSEWHERE]
+    return Refusal(reason, f"the journal {path} cannot be written: its file system is read-only", fix=fix)
+
+
+def _is_read_only(path: str) -> bool:
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 def _size_limit() -> int | None:

@@ -45,7 +45,10 @@ def room_command(folder: str) -> str:
 
 
 def write_command(error: OSError, folder: str) -> str:
-    """Return the command that shows why a file in a folder cannot be written: the disk is full, or else the modes."""
+    """Return the command that shows why a file in a folder cannot be written: the disk is full or takes no change, or
+    else the modes."""
     import errno  # errors alone need it
 
+    if error.errno == errno.EROFS:
+        return f"findmnt --target {quoted(nearest_existing(folder))}  # how it is mounted"
     return room_command(folder) if error.errno in (errno.ENOSPC, errno.EDQUOT) else look_at(folder)

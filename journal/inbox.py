@@ -26,11 +26,12 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.event import Actor, Event
 from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.kernel.ids import HostId, LaunchId, StreamId
-from omac.domain.kernel.refusal import Refusal, list_command
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.sandbox import inspection
 from omac.domain.sandbox import launch as sandbox
 from omac.journal.event_kinds import KIND_OF, KINDS
+from omac.journal.folders import write_command
 from omac.journal.spool import DRAFT, FORM, ID_MAX, RECORD_MAX, REJECTED, file_name, is_id, open_folder, waiting_in
 
 DRAFT_NS = 3_600 * 10**9  # a draft as old as this is of a program that was killed
@@ -234,7 +235,7 @@ def _until_last_of(records: list[SpooledRecord], present: frozenset[str]) -> lis
 
 def _unreadable(folder: str, error: OSError) -> Refusal:
     message = f"records cannot be taken from {folder}: {error.strerror}"
-    return Refusal("state-unusable", message, fix=[list_command(folder)])
+    return Refusal("state-unusable", message, fix=[write_command(error, folder)])
 
 
 def _locked(folder: int, wait_s: float) -> bool:

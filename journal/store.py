@@ -12,10 +12,12 @@ from omac.domain.kernel.refusal import Reason, Refusal, quoted
 from omac.journal.event_kinds import FIRST_SCHEMA
 from omac.journal.file import (
     BUSY_MS,
+    ELSEWHERE,
     MEND_MODES,
     connect_for_reading,
     disk_full,
     lacks_happened,
+    on_read_only,
     refusal_of,
     require_known,
     require_regular,
@@ -133,15 +135,14 @@ def _create_file(path: str) -> None:
 
 
 def _not_writable(path: str, why: str, number: int | None) -> Refusal:
+    if number == errno.EROFS:
+        return on_read_only(path)
     reason: Reason = "journal-read-only" if number in _NOT_WRITABLE else "journal-unavailable"
-    shown = quoted(path)
-    look = f"findmnt --target {shown}  # how it is mounted" if number == errno.EROFS else f"ls -ld {shown}"
-    mending = [] if number == errno.EROFS else [MEND_MODES]
-    fix = [look, *mending, "omac serve --journal PATH  # somewhere you can write"]
+    fix = [f"ls -ld {quoted(path)}", MEND_MODES, ELSEWHERE]
     return Refusal(reason, f"the journal {path} cannot be opened for writing: {why}", fix=fix)
 
 
-_NOT_WRITABLE = (errno.EPERM, errno.EACCES, errno.EROFS)
+_NOT_WRITABLE = (errno.EPERM, errno.EACCES)
 
 
 def _inspect(path: str, mark: Mark | None, lenient: bool) -> None:

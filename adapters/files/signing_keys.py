@@ -116,7 +116,9 @@ def turn_at(
         yield
         return
     try:
-        if not lock.acquire_within(descriptor, wait_s):
+        with usable():
+            is_alone = lock.acquire_within(descriptor, wait_s)
+        if not is_alone:
             message = f"another omac has been changing {path} for {wait_s:g} s"
             raise Refusal("contention", message, fix=[f"fuser -v {quoted(path + '.lock')}"])
         yield

@@ -21,9 +21,9 @@ from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.ids import LOG_DIGITS, HostId, RunId, WorkdirId
 from omac.domain.kernel.locks import NO_LOCKS, without_locks
-from omac.domain.kernel.refusal import Refusal, list_command, problem_of, quoted
+from omac.domain.kernel.refusal import Refusal, problem_of, quoted
 from omac.domain.kernel.run import Run
-from omac.journal.folders import make_private, nearest_existing, room_command
+from omac.journal.folders import make_private, nearest_existing, room_command, write_command
 
 SERVER_LOCK = ".server.lock"  # behind a journal's path
 SIGNING_KEY = "signing.key"  # of journal.db
@@ -168,9 +168,13 @@ class StateDir:
         with self._usable():
             make_private(os.path.dirname(path))
             os.mkdir(draft, mode=0o700)
-            os.mkdir(os.path.join(draft, "logs"), mode=0o700)
-            lock.hold(os.path.join(draft, "lock"))
-            os.rename(draft, path)  # so that nobody ever sees it without its lock held
+            try:
+                os.mkdir(os.path.join(draft, "logs"), mode=0o700)
+                lock.hold(os.path.join(draft, "lock"))
+                os.rename(draft, path)  # so that nobody ever sees it without its lock held
+            except BaseException:
+                shutil.rmtree(draft, ignore_errors=True)
+                raise
         return path
 
     def restore_run(self, run: RunId, journal: str) -> bool:
@@ -351,7 +355,7 @@ class StateDir:
             message = f"the state directory {self.path} cannot be used: {problem_of(error)}"
             is_named = isinstance(error.filename, str) and os.path.isabs(error.filename)
             at = nearest_existing(error.filename if is_named else self.path)
-            fix = [list_command(at), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
+            fix = [write_command(error, at), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
             raise Refusal("state-unusable", message, fix=fix) from error
 
 

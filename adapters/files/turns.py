@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from omac.adapters.files.lock import Locked, hold
+from omac.domain.kernel.locks import NO_LOCKS, without_locks
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.folders import write_command
 
@@ -45,6 +46,8 @@ class OneAtATime:
                     fix = [f"ps -fp {locked.pid}" if locked.pid else f"fuser {quoted(self._path)}"]
                     raise Refusal("contention", message, fix=fix) from None
             except OSError as error:
+                if error.errno in NO_LOCKS:
+                    raise without_locks(os.path.dirname(self._path)) from None
                 message = f"{self._path} cannot be locked: {error.strerror}"
                 fix = [write_command(error, os.path.dirname(self._path))]
                 raise Refusal("state-unusable", message, fix=fix) from None

@@ -16,7 +16,7 @@ from omac.adapters.git.layout import copy_back
 from omac.adapters.git.pending import DueInspection, Pending
 from omac.adapters.git.stamp import birth_of
 from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
-from omac.domain.kernel.refusal import quoted
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.journal.folders import make_private
 
@@ -171,7 +171,10 @@ class LaunchInspection:
         """Inspect what is due; False where that is left to another launch."""
         due = self._pending.end(record)
         if due:
-            self._inspect(due)
+            try:
+                self._inspect(due)
+            except Refusal as refusal:  # the program has run: its status is what its caller waits for
+                self._report(refusal.message)
         return due is not None
 
     def _inspect(self, due: DueInspection) -> None:

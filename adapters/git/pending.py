@@ -12,7 +12,9 @@ Rules
 
 from __future__ import annotations
 
+import errno
 import os
+from contextlib import suppress
 
 from omac.adapters.files import atomic, lock
 from omac.adapters.git import refs
@@ -32,8 +34,8 @@ _BUSY = ".busy"  # the end of a file's name while somebody inspects for it
 
 class DueInspection:
     """The inspection that is due for `records` that overlap: inspect within. When that fails they are due again, else
-    they are removed. While another process inspects, `busy_place` is a folder that it inspects, and there are no
-    records, only a `wait`."""
+    they are removed; leaving it raises Refusal (state-unusable) where they cannot be. While another process inspects,
+    `busy_place` is a folder that it inspects, and there are no records, only a `wait`."""
 
     __slots__ = ("_path", "busy_place", "records")
 
@@ -50,11 +52,19 @@ class DueInspection:
             for record in self.records if kind is None else ():
                 for session in record.sessions if record.baseline is None else ():
                     refs.discard(session)  # its program has not begun
-                os.unlink(f"{self._path}/{record.name}{_BUSY}")
+                self._remove(record.name)
         finally:
             for record in self.records:
                 os.close(record.descriptor)
                 record.descriptor = -1
+
+    def _remove(self, name: str) -> None:
+        path = f"{self._path}/{name}"
+        try:
+            os.unlink(path + _BUSY if os.path.lexists(path + _BUSY) else path)
+        except OSError as problem:
+            message = f"{path} cannot be removed, and will be inspected again: {problem.strerror}"
+            raise Refusal("state-unusable", message, fix=[write_command(problem, self._path)]) from problem
 
     def wait(self) -> None:
         """Return when the other process does not inspect any more."""
@@ -161,7 +171,8 @@ class Pending:
         except (ValueError, SyntaxError, LookupError, TypeError):
             os.close(descriptor)
             if b"\n" not in content:  # its omac was killed before it was written: its program has not begun
-                os.unlink(path)
+                with suppress(OSError):
+                    os.unlink(path)
             return None  # else a later omac wrote it
         if not lock.try_acquire(descriptor):
             os.close(descriptor)
@@ -174,13 +185,15 @@ class Pending:
             os.close(descriptor)
             return record
         if name.endswith(_BUSY):  # whoever was at it was killed
-            os.rename(path, f"{self.folder}/{record.name}")
+            with suppress(OSError):
+                os.rename(path, f"{self.folder}/{record.name}")
         record.descriptor = descriptor
         return record
 
     def _claimed(self, records: list[Record]) -> DueInspection:
         for record in records:
-            os.rename(f"{self.folder}/{record.name}", f"{self.folder}/{record.name}{_BUSY}")
+            with suppress(OSError):  # on a disk that takes no change others take it for a launch that lives
+                os.rename(f"{self.folder}/{record.name}", f"{self.folder}/{record.name}{_BUSY}")
             record.is_busy = True
         return DueInspection(self.folder, records)
 
@@ -223,7 +236,7 @@ class _Compared:
         folder = self._pending.folder
         try:
             make_private(folder)
-            self._lock = lock.open_file(f"{folder}/{_LOCK}")
+            self._lock = self._opened(f"{folder}/{_LOCK}")
         except OSError as problem:
             message = f"the folder {folder} cannot be used: {problem.strerror}"
             raise Refusal("state-unusable", message, fix=[write_command(problem, folder)]) from problem
@@ -234,6 +247,16 @@ class _Compared:
             os.close(self._lock)
             raise
         return self._others
+
+    def _opened(self, path: str) -> int:
+        """Open the lock's file; for a launch that ends also on a disk that takes no change any more: what its program
+        left is inspected all the same. Raises OSError."""
+        try:
+            return lock.open_file(path)
+        except OSError as problem:
+            if self._own is None or problem.errno != errno.EROFS:
+                raise
+            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def __exit__(self, *_: object) -> None:
         for other in self._others:

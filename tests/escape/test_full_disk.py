@@ -103,6 +103,29 @@ def test_unreadable_files_and_another_disk(apart: Ground) -> None:
     assert f"{hook}: " in done.err
 
 
+def test_of_a_disk_that_takes_no_change_any_more(apart: Ground) -> None:
+    """A launch whose state directory became read-only meanwhile inspects its program's files all the same, and returns
+    its status."""
+    armed = f"{PRELUDE}touch up; until [ -e on ]; do sleep 0.05; done; {ARMED}exit 3"
+    process = begun(apart, "bash", "-c", armed)
+    eventually(lambda: (apart.project / "up").exists(), 20, "it runs")
+    state = str(apart.world.state)
+    subprocess.run(("mount", "--bind", state, state), check=True)
+    try:
+        subprocess.run(("mount", "-o", "remount,bind,ro", state), check=True)
+        apart.world.give(apart.project / "on")
+        _, said = process.communicate(timeout=60)
+        assert (process.returncode, "core.fsmonitor" in said, "Traceback" in said) == (3, True, False), said
+        apart.goes_on(("aaa",), ("status",))
+        assert not (apart.marks / "mark").exists(), said
+        shown = apart.world.run("true")
+        assert f"  try: findmnt --target {state}" in shown.err, shown
+    finally:
+        subprocess.run(("umount", "--lazy", state), check=True)
+    assert apart.world.run("true").status == 0
+    assert not _records(apart)
+
+
 @pytest.mark.parametrize("uid", USERS)
 def test_at_launch(uid: int) -> None:
     """A launch is refused where its project's disk is full, with the command that shows that, and leaves nothing."""

@@ -375,6 +375,23 @@ def test_a_read_only_medium_is_not_written(path: Path) -> None:
     assert done.stdout.startswith("journal-read-only | "), done
 
 
+FAILED_WRITE = """
+    import sqlite3, sys
+    from omac.journal.file import refusal_of
+    refusal = refusal_of(sqlite3.OperationalError("disk I/O error"), sys.argv[1])  # what a server's SQLite says then
+    print(refusal.reason, "|", refusal.message, "|", refusal.fix)
+"""
+
+
+@needs_bubblewrap
+def test_a_medium_that_became_read_only(path: Path) -> None:
+    """A write that failed where the medium is read-only by now is refused for that reason, with the fix for it."""
+    made(path, "x")
+    done = run_python(FAILED_WRITE, str(path), wrap=read_only(path.parent))
+    assert done.stdout.startswith("journal-unavailable | "), done
+    assert f"findmnt --target {path}" in done.stdout
+
+
 @needs_bubblewrap
 def test_a_read_only_medium_is_read(path: Path) -> None:
     """A journal that was closed in order is read on a read-only medium."""

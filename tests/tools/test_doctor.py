@@ -150,7 +150,7 @@ def test_a_disk_that_cannot_be_written(omac: Omac, below: str) -> None:
     assert f"  try: ls -ld {omac.state}\n" in done.out
     for command in (["sandbox", "run", "--", "true"], ["vault", "init", "--key-file", f"{omac.folder}/key"]):
         done = omac.run(*command, within=within, extra=environment)
-        fixes = re.findall(r"  try: (?:ls -ld|df -h) (.*)", done.err)
+        fixes = re.findall(r"  try: (?:ls -ld|df -h|findmnt --target) (\S*)", done.err)
         assert set(fixes) == {str(omac.state)}, done
 
 

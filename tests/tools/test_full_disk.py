@@ -143,6 +143,27 @@ def test_the_status_on_a_full_disk(original: tuple[Omac, Path]) -> None:
         assert json.loads(done.out)["position"]
 
 
+def test_the_status_on_a_disk_that_takes_no_change(omac: Omac) -> None:
+    """A status is shown where what a launch left cannot be inspected, and says so."""
+    project = omac.project("shop", "echo")
+    omac.approve(project)
+    line = ("sandbox", "run", "--workdir", str(project), "--", "sh", "-c", "touch up; sleep 60")
+    launched = omac.start(*line)
+    eventually((project / "up").exists, 20.0, "the program")
+    launched.end(signal.SIGKILL)
+    eventually(lambda: not omac.left(), 10.0, "the end of its sandbox")
+    subprocess.run(("mount", "--bind", omac.state, omac.state), check=True)
+    try:
+        subprocess.run(("mount", "-o", "remount,bind,ro", omac.state), check=True)
+        done = omac.run("status")
+        assert (done.status, "no directory is online" in done.out) == (0, True), done
+        assert "omac: what ended launches left is not inspected: " in done.err
+        assert f"  try: findmnt --target {omac.state}" in done.err
+    finally:
+        subprocess.run(("umount", "--lazy", omac.state), check=True)
+    assert "is not inspected" not in omac.run("status").err
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("words", WRITING, ids=lambda words: " ".join(words[:2]))
 def test_writing(original: tuple[Omac, Path], words: tuple[str, ...]) -> None:
@@ -158,6 +179,7 @@ def test_writing(original: tuple[Omac, Path], words: tuple[str, ...]) -> None:
             if done.status:
                 refused += 1
                 assert (done.status, "df -h" in done.err) == (5, True), (left_kib, done)
+            assert not [*folder(omac).glob("*.draft")], (left_kib, done)  # it would fill the disk further
             (omac.state / "ballast").unlink()
             require_whole(omac)
             if done.status:
@@ -218,6 +240,7 @@ def test_without_files_for_a_first_command(omac: Omac, words: tuple[str, ...]) -
                 (ballast / str(number)).touch()
             done = omac.run(*line, cwd=project)
             assert not done.status or f"  try: df -i {omac.state}" in done.err, (left, done)
+            assert not [*omac.state.glob("run/.*")], (left, done)
             shutil.rmtree(ballast)
             if done.status:
                 omac.ok(*line, cwd=project)

@@ -25,3 +25,21 @@ def test_the_file_system_is_blamed(omac: Omac, monkeypatch: pytest.MonkeyPatch) 
         assert f"omac: the file system of {omac.state}" in done.err
         assert " has no locks, " in done.err
         assert "  try: export OMAC_STATE_DIR=PATH  # on a disk of this machine\n" in done.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["key rotate", "erase . --yes", "checkpoint", "journal seal", "export --out e", "config set echo ECHO_GREETING y"],
+)
+def test_commands_that_take_turns(omac: Omac, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    """A command that others must not do meanwhile reports the file system, too."""
+    project = omac.project("shop")
+    omac.approve(project)
+
+    def flock(_descriptor: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    done = omac.run(*words.split(), cwd=project)
+    assert (done.status, f"omac: the file system of {omac.state}" in done.err) == (5, True), done
+    assert "  try: export OMAC_STATE_DIR=PATH  # on a disk of this machine\n" in done.err

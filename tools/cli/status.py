@@ -24,12 +24,16 @@ WATCH_S = 2
 
 
 def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
-    """Show the status, after inspecting what launches that were killed have left. Raises Refusal."""
+    """Show the status, once what launches that were killed have left is inspected, if it can be. Raises Refusal."""
     if StateDir.of(environment).has_inspections():
         from omac.services.sandbox.inspection import inspect_due
         from omac.tools.compose.sandbox_ports import SandboxAdapters
 
-        inspect_due(SandboxAdapters(environment, lambda line: report(f"omac: {line}")))
+        try:
+            inspect_due(SandboxAdapters(environment, lambda line: report(f"omac: {line}")))
+        except Refusal as refusal:  # such as a disk that takes no change; the rest can be shown
+            report(f"omac: what ended launches left is not inspected: {refusal.message}")
+            report_fix(refusal.fix)
     answer, position = _answer(journal_path, environment)
     if position is not None:
         report(f"no server is running here; this is from the journal, at position {position}")

@@ -7,7 +7,7 @@ own state from the same events. That both give the same state is compared before
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import trio
@@ -89,7 +89,9 @@ class Pruning:
         try:
             pruned = written_pruned(self.path, segment, left)
         except Refusal as refusal:
-            self._record(sealing.ReportPruneFailure(refusal.message))
+            with suppress(Refusal, OSError):  # the disk may be that of the journal
+                withdraw(self.path, self._journal.store.reader.segments())
+                self._record(sealing.ReportPruneFailure(refusal.message))
             raise
         dropped = planned.dropped.total()
         self._record(sealing.ReportPruned(pruned.bytes, pruned.sha256, dropped, planned.state))

@@ -13,6 +13,7 @@ from omac.domain.access import sealing
 from omac.domain.access.signing import CheckpointSigned
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON
+from omac.domain.kernel.locks import NO_LOCKS, without_locks
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.kernel.sizes import counted
 from omac.journal.checkpoint import Checkpoint, VerifierKey, verified
@@ -151,19 +152,30 @@ def alone_with(flag: str | None, environment: Mapping[str, str], clock: Callable
 @contextmanager
 def _alone(path: str) -> Iterator[None]:
     """Keep other seals of this journal away. Raises Refusal (contention)."""
+    held = _held(path)
+    try:
+        yield
+    finally:
+        os.close(held)
+
+
+def _held(path: str) -> int:
+    """Open and lock the folder of segments of a journal. Raises Refusal."""
     folder = folder_of(path)
     make_folder(folder)
-    held = -1
     try:
         held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        message = f"another seal of the journal {path} is at work"
-        raise Refusal("contention", message, fix=[typed_with("  # when it has ended")]) from None
     except NotADirectoryError:
         message = f"{folder} is no folder; the segments of the journal belong there"
         raise Refusal("state-unusable", message, fix=[list_command(folder)]) from None
-    finally:
-        if held >= 0:
-            os.close(held)
+    except OSError as error:
+        raise disk_refusal(error, path) from error
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(held)
+        if isinstance(error, BlockingIOError):
+            message = f"another seal of the journal {path} is at work"
+            raise Refusal("contention", message, fix=[typed_with("  # when it has ended")]) from None
+        raise without_locks(folder) if error.errno in NO_LOCKS else disk_refusal(error, path) from error
+    return held
