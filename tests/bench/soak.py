@@ -35,7 +35,7 @@ def main() -> bool:
     """Run all fuzz tests; return whether none of them failed."""
     carriers = _soaked(f"all carriers, {SCHEDULES} schedules", CARRIERS, "nothing is lost")
     fuzzes = [_soaked(f"{name}, {EXAMPLES} examples", path, "none gets out") for name, path in FUZZES]
-    planted = _soaked(f"git folders, {GIT_FOLDERS} examples", PLANTED, "nothing runs", "--all", "-n", "2")
+    planted = _soaked(f"git folders, {GIT_FOLDERS} examples", PLANTED, "nothing runs", "-n", "2")
     calls = _soaked(f"calls, {CALLS} of them", CHAOS, "each one is on record")
     return publish("soak", [carriers, *fuzzes, planted, calls])
 
@@ -50,7 +50,7 @@ def _soaked(name: str, path: Path, bound: str, *options: str) -> Figure:
     }
     done = subprocess.run(
         # Not by -m, which would put the checkout before the tests on the path.
-        [Path(sys.executable).parent / "pytest", "-q", "-p", "no:cacheprovider", *options, str(path)],
+        [Path(sys.executable).parent / "pytest", "-q", "-p", "no:cacheprovider", "--all", *options, str(path)],
         cwd=TESTS.parent,
         env=os.environ | sizes,
     )
