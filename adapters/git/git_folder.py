@@ -183,7 +183,7 @@ class GitFolder:
         worktree = os.path.dirname(os.path.join(path, back)) if back and "\0" not in back else ""
         is_new = not self._inspection.is_first and path not in self._baseline.nodes
         GitFolder(self._inspection, path, Folder(ADMIN, worktree, self._place.common)).inspect(folder)
-        if is_new and worktree:
+        if is_new and worktree and is_there(folder, "gitdir"):  # else that was set aside, which says more
             self._inspection.report(path, f"a worktree was added while the program ran: {worktree}")
 
     def _module(self, folder: int, path: str) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 
 from omac.adapters.files import atomic, lock
 from omac.adapters.git import refs
@@ -25,6 +24,8 @@ from omac.journal.folders import make_private, write_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from omac.adapters.git.inspection import Baseline
 
 FOLDER = "inspections"  # in the state directory
@@ -171,8 +172,7 @@ class Pending:
         except (ValueError, SyntaxError, LookupError, TypeError):
             os.close(descriptor)
             if b"\n" not in content:  # its omac was killed before it was written: its program has not begun
-                with suppress(OSError):
-                    os.unlink(path)
+                _tried(os.unlink, path)
             return None  # else a later omac wrote it
         if not lock.try_acquire(descriptor):
             os.close(descriptor)
@@ -185,15 +185,14 @@ class Pending:
             os.close(descriptor)
             return record
         if name.endswith(_BUSY):  # whoever was at it was killed
-            with suppress(OSError):
-                os.rename(path, f"{self.folder}/{record.name}")
+            _tried(os.rename, path, f"{self.folder}/{record.name}")
         record.descriptor = descriptor
         return record
 
     def _claimed(self, records: list[Record]) -> DueInspection:
         for record in records:
-            with suppress(OSError):  # on a disk that takes no change others take it for a launch that lives
-                os.rename(f"{self.folder}/{record.name}", f"{self.folder}/{record.name}{_BUSY}")
+            path = f"{self.folder}/{record.name}"
+            _tried(os.rename, path, path + _BUSY)  # else others take it for a launch that lives
             record.is_busy = True
         return DueInspection(self.folder, records)
 
@@ -263,6 +262,14 @@ class _Compared:
             if other.descriptor >= 0 and not other.is_busy:
                 os.close(other.descriptor)
         os.close(self._lock)
+
+
+def _tried(step: Callable[..., None], *paths: str) -> None:
+    """Take a step that spares others work, if the disk takes changes still."""
+    try:
+        step(*paths)
+    except OSError:
+        pass
 
 
 def _connected(record: Record, others: list[Record]) -> list[Record]:

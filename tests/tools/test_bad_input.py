@@ -335,9 +335,7 @@ def test_a_journal_that_cannot_be_written(omac: Omac) -> None:
     """On a read-only file system, commands that read work, and commands that write are refused with exit code 5."""
     omac.serve().end()
     state, read_only = str(omac.state), ("bwrap", "--dev-bind", "/", "/", "--ro-bind", str(omac.state), str(omac.state))
-    refused(
-        omac.run("serve", "--no-inner", within=read_only), 5, state, "Read-only file system", "try: findmnt --target"
-    )
+    refused(omac.run("serve", "--no-inner", within=read_only), 5, state, "system is read-only", "try: findmnt --target")
     project = omac.project("p")
     refused(omac.run("approve", "echo", "--workdir", str(project), within=read_only), 5, state, "try:")
     for command in (["audit"], ["status"], ["journal", "stats"], ["replay", "--at", "1"]):

@@ -1,6 +1,7 @@
 """`omac start --explain`: a launch does what the explanation says, and the explanation leaves nothing behind."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def shop(omac: Omac) -> Path:
 
 def names(text: str) -> set[str]:
     """Return the names of the variables that env printed."""
-    return {line.partition("=")[0] for line in text.splitlines() if "=" in line} - OF_THE_SHELL
+    return {*re.findall(r"(?m)^(\w+)=", text)} - OF_THE_SHELL  # a value may have lines
 
 
 @pytest.mark.full
