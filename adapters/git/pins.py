@@ -50,13 +50,7 @@ class Pins:
         self.entries[entry.path] = entry
 
     def _there(self, path: str, made: str) -> bool:
-        mode = mode_of(path)
-        if stat.S_ISLNK(mode):
-            raise pointers.unsafe(
-                f"{path} is a symbolic link, so it cannot be pinned",
-                f"{list_command(path)}  # put the file or folder itself in its place",
-            )
-        return mode != 0 or made != ""
+        return _mode_behind_no_link(path) != 0 or made != ""
 
     def _hold_parents(self, path: str) -> None:
         """Add an entry for every folder between a writable one and the path."""
@@ -81,12 +75,23 @@ class Pins:
         return False
 
 
+def _mode_behind_no_link(path: str) -> int:
+    """Return the mode of what is at a path, 0 where nothing is. Raises Refusal (git-unsafe) for a link."""
+    mode = mode_of(path)
+    if stat.S_ISLNK(mode):
+        raise pointers.unsafe(
+            f"{path} is a symbolic link, so it cannot be pinned",
+            f"{list_command(path)}  # put the file or folder itself in its place",
+        )
+    return mode
+
+
 def _can_be_made(path: str) -> bool:
     """Return whether a program of the user's can make a missing path: not in a folder of another user's that the user
     may not change, nor where the file system is read-only. Raises Refusal (git-unsafe) where a program could, by
-    changing the folder's mode first, and omac cannot."""
+    changing the folder's mode first, and omac cannot, and behind a link, which then leads to itself."""
     folder = os.path.dirname(path)
-    while mode_of(folder) == 0 and len(folder) > 1:
+    while _mode_behind_no_link(folder) == 0 and len(folder) > 1:
         folder = os.path.dirname(folder)
     if os.access(folder, os.W_OK | os.X_OK):
         return True

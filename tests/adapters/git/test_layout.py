@@ -307,6 +307,16 @@ def test_what_settings_name_in_the_tree_stays(setting: str, there: bool, tmp_pat
         assert not (target / "pre-commit").exists()
 
 
+def test_what_settings_name_behind_a_link_to_itself(tmp_path: Path, home: Path) -> None:
+    """A launch is refused where a folder that settings name lies behind a link that leads to itself."""
+    workdir = layouts.plain(tmp_path, home)
+    (workdir / "loop").symlink_to("loop")
+    host("git", "config", "core.hooksPath", "loop/hooks", cwd=workdir, home=home)
+    with pytest.raises(Refusal, match=r"loop is a symbolic link, so it cannot be pinned") as refused:
+        _look(workdir, home)
+    assert refused.value.reason == "git-unsafe"
+
+
 def test_words_of_commands_that_are_no_paths(tmp_path: Path, home: Path) -> None:
     """A folder that is called like a program, or like a word of a command, can be changed; a script cannot."""
     workdir = layouts.plain(tmp_path, home)
