@@ -174,7 +174,7 @@ class LaunchInspection:
             try:
                 self._inspect(due)
             except Refusal as refusal:  # the program has run: its status is what its caller waits for
-                self._report(refusal.message)
+                self._report(": ".join((refusal.message, *refusal.fix)))
         return due is not None
 
     def _inspect(self, due: DueInspection) -> None:

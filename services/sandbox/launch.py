@@ -87,7 +87,6 @@ class SandboxLaunch:
         self._replaceable: ReplaceablePort | None = None
         self._vanishing: VanishingPort | None = None
         self._vanished: list[str] = []
-        self._builds = 0
         self._is_built = False
         self._inspection: InspectionPort
         self._requested = ""
@@ -152,13 +151,14 @@ class SandboxLaunch:
     def _built_and_ran(self, held: HeldLimits | None) -> int:
         """Build the sandbox, again where a file that it shows was replaced meanwhile, and run the program; its status.
         Raises as `_confined`."""
+        builds = 0
         while True:
-            self._builds += 1
+            builds += 1
             try:
                 with self._backend.start(self._plan.policy, self._plan.argv, self._layouts) as program:
                     return self._ran(program, held)
             except Refusal as refusal:
-                if refusal.reason != "path-changed" or self._is_built or self._builds == BUILDS_MAX:
+                if refusal.reason != "path-changed" or self._is_built or builds == BUILDS_MAX:
                     raise
 
     def _ran(self, program: LaunchedProgram, held: HeldLimits | None) -> int:
