@@ -17,12 +17,16 @@ from omac.adapters.git.link_stamps import LinkStamps
 from omac.adapters.git.open_folder import is_there, open_listable, opened_root
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
+from omac.adapters.linux.resolve_symlinks import leads_into
 from omac.domain.git.folder import ADMIN, ALL_MARKS, MARKS, WHOLE, Folder
 from omac.domain.kernel.paths import below, below_any
 from omac.domain.sandbox.autorun_files import OF_OTHERS, Obeyed
 
 MARGIN_NS = 20_000_000  # files are stamped with a clock that lags by up to a tick
 _SET_ID = stat.S_ISUID | stat.S_ISGID
+_STREAMS = frozenset(  # links to these lead to no folder but that of descriptors
+    f"{folder}{name}" for folder in ("/dev/fd", "/proc/1/fd", "/proc/self/fd") for name in ("", "/0", "/1", "/2")
+) | {"/dev/stderr", "/dev/stdin", "/dev/stdout"}
 
 
 class _Level:
@@ -183,16 +187,18 @@ class WorktreeScan:
         """Return whether a link, by itself and not by another one, leads to a folder that nobody inspects, or to where
         one can be made; also by what /proc shows of a process, which differs between omac and the host's git. A new
         link to a folder around one counts, too: git goes to submodules behind it."""
-        unjudged, parts = self._inspection.unjudged, os.readlink(entry.name, dir_fd=level.folder).split("/")
+        unjudged, text = self._inspection.unjudged, os.readlink(entry.name, dir_fd=level.folder)
+        parts, path = text.split("/"), f"{level.path}/{entry.name}"
         ups = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
         stays = parts[0] != "" and ".." not in parts[ups:] and ups < len(self._levels)
         if stays or below_any(level.path, unjudged):
             return False
-        target = os.path.realpath(f"{level.path}/{entry.name}")
+        target = os.path.realpath(path)
+        if leads_into(path, "/proc"):
+            return text not in _STREAMS and not (below(target, "/proc") and os.path.isfile(target))
         if any(below(folder, target) and folder != target for folder in unjudged):
             return entry.stat(follow_symlinks=False).st_ctime_ns >= self._since_ns
-        is_of_process = {"proc", "cwd"} <= {*parts} or (below(target, "/proc") and parts[-1] != "fd")
-        return (is_of_process or below_any(target, unjudged)) and not os.path.isfile(target)
+        return below_any(target, unjudged) and not os.path.isfile(target)
 
     def _link(self, level: _Level, name: str, path: str, status: os.stat_result, who: str | None) -> None:
         """A link: by its name, a program may obey files of any other."""

@@ -40,6 +40,28 @@ def resolve_inside(path: str, roots: Sequence[str]) -> str:
     return walked if _is_below(walked, roots) else ""
 
 
+def leads_into(path: str, folder: str) -> bool:
+    """Return whether an absolute path leads into a canonical folder on its way, or to it. Nothing in there counts: what
+    /proc has differs between processes."""
+
+    def target_outside(here: str) -> str | None:
+        if here == folder:
+            raise _Inside
+        return _target(here)
+
+    try:
+        _walk(path, target_outside)
+    except _Inside:
+        return True
+    except OSError:
+        pass  # in circles
+    return False
+
+
+class _Inside(Exception):
+    """A path leads into a folder."""
+
+
 class _Outside(Exception):
     """A path leads out of all roots."""
 
