@@ -13,7 +13,7 @@ Rules
 
 from __future__ import annotations
 
-from omac.domain.kernel.paths import below_any
+from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.confinement import DENY, LINK, READ, SOCKETS_OUTSIDE, WRITE, Entry, governing
 from omac.domain.sandbox.hidden_names import ENTRIES_MAX, MARKER, NAMES_SHOWN, SOCKET_MARKER, HiddenNames
@@ -96,7 +96,7 @@ class HiddenSearch:
                 elif real not in hidden and not self._ports.hidden_files.keeps(real, repositories):
                     hidden[real] = Entry(real, DENY, "may hold secrets: --allow-env-files shows it", content=MARKER)
             self._hide_unread(files, entries, hidden)
-        self._of_packages = [path for path in hidden if any(f"/{name}/" in path for name in PACKAGES)]
+        self._of_packages = [path for path in hidden if self._is_of_package(path)]
         self._sockets = self._shown_sockets(entries, {entry.path for entry in granted})
         hidden |= {path: Entry(path, DENY, SOCKETS_OUTSIDE, content=SOCKET_MARKER) for path in self._sockets}
         if len(hidden) > FILES_MAX:
@@ -104,6 +104,10 @@ class HiddenSearch:
             message = f"{len(hidden)} files have names to hide, {first} among them; the limit is {FILES_MAX}"
             raise Refusal("policy-too-large", message, fix=[_SHOW, f"omac sandbox run --deny {quoted(first)} -- true"])
         return list(hidden.values())
+
+    def _is_of_package(self, path: str) -> bool:
+        within = [path.removeprefix(folder) for folder in self.found if below(path, folder)]
+        return any(f"/{name}/" in rest for rest in within for name in PACKAGES)
 
     def _shown_sockets(self, entries: Sequence[Entry], granted: AbstractSet[str]) -> list[str]:
         """Return the sockets that `entries` show, where no entry is for that very path, or a person's grant."""
