@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from omac.services.sandbox.ports import FoundFiles, GitRepository, SandboxPorts
 
 FILES_MAX = 400  # that are hidden one by one, each by a mount
+NAMED_MAX = 5_000  # with names to hide, hidden or not: reading one, or following it, takes milliseconds
 PACKAGES = ("node_modules", "site-packages", "vendor")  # folders of what package managers install, replace and remove
 
 _SHOW = "omac sandbox run --allow-env-files -- COMMAND"
@@ -83,6 +84,7 @@ class HiddenSearch:
         self, entries: Sequence[Entry], granted: Sequence[Entry], repositories: Sequence[GitRepository]
     ) -> list[Entry]:
         """DENY for what is to be hidden, where `entries` show it. Raises Refusal (policy-too-large)."""
+        _require_few([path for files in self.found.values() for path in (*files.named, *files.env_files)], NAMED_MAX)
         hidden: dict[str, Entry] = {}
         named = {entry.path for entry in entries if entry.access != LINK}
         for folder, files in self.found.items():
@@ -99,10 +101,7 @@ class HiddenSearch:
         self._of_packages = [path for path in hidden if self._is_of_package(path)]
         self._sockets = self._shown_sockets(entries, {entry.path for entry in granted})
         hidden |= {path: Entry(path, DENY, SOCKETS_OUTSIDE, content=SOCKET_MARKER) for path in self._sockets}
-        if len(hidden) > FILES_MAX:
-            first = next(iter(hidden))
-            message = f"{len(hidden)} files have names to hide, {first} among them; the limit is {FILES_MAX}"
-            raise Refusal("policy-too-large", message, fix=[_SHOW, f"omac sandbox run --deny {quoted(first)} -- true"])
+        _require_few(list(hidden), FILES_MAX)
         return list(hidden.values())
 
     def _is_of_package(self, path: str) -> bool:
@@ -144,6 +143,12 @@ class HiddenSearch:
             for folder, files in self.found.items()
             if not files.complete and self._names.env_files
         ]
+
+
+def _require_few(paths: Sequence[str], limit: int) -> None:
+    if len(paths) > limit:
+        message = f"{len(paths)} files have names to hide, {paths[0]} among them; the limit is {limit}"
+        raise Refusal("policy-too-large", message, fix=[_SHOW, f"omac sandbox run --deny {quoted(paths[0])} -- true"])
 
 
 def _first(paths: Sequence[str]) -> str:

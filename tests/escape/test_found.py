@@ -143,6 +143,26 @@ def test_a_link_that_leads_the_hosts_git_elsewhere_than_omac(world: Box, name: s
     assert {path.name for path in world.workdir.iterdir() if path.is_symlink()} - {"d"} == {"fd", "log", "mtab"}
 
 
+# 39 links, each of which goes a long way to the next one, and 100 that lead to the first
+LONG_WAYS = """\
+import os
+os.mkdir("a")
+for number in range(40): os.symlink(f"{os.getcwd()}/{'a/../' * 780}c{number + 1}", f"c{number}")
+for number in range(100): os.makedirs(f"d{number}"), os.symlink(os.path.abspath("c1"), f"d{number}/NAME")
+"""
+
+
+@pytest.mark.parametrize("name", ["link", "Makefile", ".env"])
+def test_links_that_take_long_to_follow(world: Box, name: str) -> None:
+    """Links that lead along tens of thousands of folders delay neither the end of a launch nor the next one; where they
+    lead is not known, so they are set aside."""
+    done = world.run("python3", "-c", LONG_WAYS.replace("NAME", name), seconds=20)
+    assert "too far" in done.err
+    world.host("sh", "-c", "rm -r a d*")
+    assert world.host("python3", "-c", LONG_WAYS.replace("NAME", name)).status == 0
+    assert world.run("true", seconds=20).status == 0
+
+
 def test_a_decent_repository_stays(world: Box) -> None:
     """The twin: a repository in the project without such settings is left as it is."""
     repository(world)
