@@ -15,6 +15,9 @@ UNSEEN = frozenset(
         ),
     )
 )  # fmt: skip
+SHOWN = (
+    "\x1b[0m\x1b(B\x0f"  # neither colours nor signs that a program left set: letters are seen, as they are (ECMA-48)
+)
 _PLAIN = frozenset("_@%+=:,./~-")  # beside letters and digits
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from omac.domain.git.heads import COMMITS_MAX, NewCommits
 from omac.domain.kernel.refusal import quoted
 from omac.domain.kernel.sizes import counted
-from omac.domain.kernel.terminal_escaping import named, printable
+from omac.domain.kernel.terminal_escaping import SHOWN, named, printable
 from omac.projections.evidence.use import Calls, RunUse
 from omac.tools.terminal.columns import columns, elided, elided_middle
 from omac.tools.terminal.invocation import current
@@ -14,9 +14,6 @@ from omac.tools.terminal.timestamps import local_moment
 from omac.tools.terminal.working_folder import is_current
 
 WIDTH_MAX = 80
-PLAIN = (
-    "\x1b[0m\x1b(B\x0f"  # neither colours nor signs that the agent left set: letters are seen, as they are (ECMA-48)
-)
 LABELLED = 12  # columns before what a line tells
 SKILLS_SHOWN = 4
 BRANCHES_SHOWN = 2
@@ -34,7 +31,7 @@ def report_end(use: RunUse, commits: Sequence[NewCommits], workdir: str, width: 
     if use.is_empty and not commits:
         return
     if current().stderr.isatty() and current().environment.get("TERM", "dumb") != "dumb":
-        current().stderr.write(PLAIN)
+        current().stderr.write(SHOWN)
     report("omac: what happened while it ran:")
     width = min(width, columns_of_report())
     for line in _lines(use, commits, width):

@@ -8,7 +8,7 @@ from errno import EAGAIN, EDQUOT, ENOSPC
 
 from omac.adapters.git.program import ConfigList
 from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal
-from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.kernel.terminal_escaping import SHOWN, printable
 from omac.tools.hotpath import code_cache
 from omac.tools.hotpath.sandbox_options import COMMAND, help_text, parse
 from omac.tools.hotpath.standard_streams import open_standard
@@ -175,12 +175,13 @@ def _printed(text: str) -> int:
 
 def _print_error(text: str, columns: int = 0) -> None:
     """Print a line, folded to `columns`, those that the terminal had before a program could change them: a name with
-    blanks does not go on at the left edge, as if it were a line of omac's."""
+    blanks does not go on at the left edge, as if it were a line of omac's. Nothing that a program left set hides it."""
     line = printable(f"omac: {text}")
     if columns:
         from omac.tools.terminal.columns import folded
 
         line = "\n".join(folded(line, min(columns, _columns() or columns), 2))
+        line = SHOWN * (os.environ.get("TERM", "dumb") != "dumb") + line
     _write(line)
 
 
