@@ -15,9 +15,9 @@ UNSEEN = frozenset(
         ),
     )
 )  # fmt: skip
-SHOWN = (
-    "\x1b[0m\x1b(B\x0f"  # neither colours nor signs that a program left set: letters are seen, as they are (ECMA-48)
-)
+# Neither margins, in which lines would replace each other, nor colours and signs that a program left set: letters are
+# seen, as they are, and stay (ECMA-48; DECSC, DECSTBM and DECRC, as all terminals since the VT100 know them).
+SHOWN = "\x1b7\x1b[r\x1b8\x1b[0m\x1b(B\x0f"
 _PLAIN = frozenset("_@%+=:,./~-")  # beside letters and digits
 
 

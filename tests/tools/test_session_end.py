@@ -160,17 +160,17 @@ def test_no_subject_passes_for_a_line(omac: Omac, shop: Path, width: int) -> Non
 
 
 def test_nothing_that_the_agent_left_set_hides_it(omac: Omac, shop: Path) -> None:
-    """omac resets concealed text and line-drawing characters that the agent left set, so what it found and the report
-    are readable."""
-    script = f"{AS_AGENT} commit -q --allow-empty -m next; touch Makefile; printf '\\033[8m\\033(0'"
+    """omac resets concealed text, line-drawing characters and margins that the agent left set, so what it found and the
+    report are readable."""
+    script = f"{AS_AGENT} commit -q --allow-empty -m next; touch Makefile; printf '\\033[8m\\033(0\\033[9;9r'"
     words = ["start", "--workdir", str(shop), "--", "sh", "-c", script]
     environment = {**omac.environment, "TERM": "xterm"}
     shell = pexpect.spawn(
         COMMAND[0], [*COMMAND[1:], *words], env=environment, cwd=str(shop), encoding="utf-8", timeout=60
     )
-    shell.expect_exact("\x1b[8m\x1b(0")
-    shell.expect(r"\x1b\[0m\x1b\(B\x0fomac:[^\x1b]*Makefile")  # which is folded
-    shell.expect_exact("\x1b[0m\x1b(B\x0fomac: what happened while it ran:")
+    shell.expect_exact("\x1b[8m\x1b(0\x1b[9;9r")
+    shell.expect(r"\x1b7\x1b\[r\x1b8\x1b\[0m\x1b\(B\x0fomac:[^\x1b]*Makefile")  # which is folded
+    shell.expect_exact("\x1b7\x1b[r\x1b8\x1b[0m\x1b(B\x0fomac: what happened while it ran:")
     shell.expect(pexpect.EOF)
     shell.close()
 
