@@ -87,7 +87,8 @@ class HeldProgram:
         raise NotImplementedError
 
     def release(self) -> None:
-        """Let it begin."""
+        """Let it begin. Raises OSError."""
+        self._streams.feed()
         self._begun = True
         os.write(self._way, b"\n")
 

@@ -18,6 +18,7 @@ class Streams:
     def __init__(self, *, apart: bool = False) -> None:
         self.pipes: dict[int, tuple[int, int]] = {}  # by standard descriptor: (of the program, ours)
         self.pumps: list[int] = []
+        self._closed: tuple[int, ...] = ()  # for omac alone
         for number in (0, 1, 2):
             try:
                 mode = os.fstat(number).st_mode
@@ -38,18 +39,30 @@ class Streams:
             os.dup2(theirs, number)
 
     def start(self, *closed: int) -> None:
-        """Have a process of its own carry what flows between each file and its pipe; `closed` are for omac
-        alone."""
+        """Have processes of their own carry what flows from each pipe to its file; `closed` are for omac alone."""
+        self._closed = closed
         for number, (theirs, ours) in self.pipes.items():
-            if ours >= 0:
-                pump = os.fork()
-                if not pump:
-                    others = [other for pair in self.pipes.values() for other in pair if other >= 0]
-                    _carry(number, ours, [*others, *closed])
-                self.pumps.append(pump)
-                os.close(ours)
+            if number and ours >= 0:
+                self._pump(number, ours)
+                ours = -1
             os.close(theirs)
-            self.pipes[number] = (-1, -1)
+            self.pipes[number] = (-1, ours)
+
+    def feed(self) -> None:
+        """Have such a process carry the standard input, since the program begins now: what is read of a file is gone
+        for a sandbox that is built after this one failed."""
+        _, ours = self.pipes.get(0, (-1, -1))
+        if ours >= 0:
+            self._pump(0, ours)
+            self.pipes[0] = (-1, -1)
+
+    def _pump(self, number: int, ours: int) -> None:
+        pump = os.fork()
+        if not pump:
+            others = [other for pair in self.pipes.values() for other in pair if other >= 0]
+            _carry(number, ours, [*others, *self._closed])
+        self.pumps.append(pump)
+        os.close(ours)
 
     def finish(self) -> None:
         """Wait until what the program has written has arrived."""

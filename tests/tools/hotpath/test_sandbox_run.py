@@ -1195,19 +1195,22 @@ bubblewrap.arguments = replacing
 @pytest.mark.parametrize(("times", "status"), [(1, 0), (3, 0), (100, 7)])
 def test_an_index_that_git_replaces_meanwhile(mine: Box, times: int, status: int) -> None:
     """A launch in a linked worktree begins although somebody commits in the clone just then, which replaces the index
-    there; it is built again. What is replaced each time is refused, and the program does not run."""
+    there; it is built again, and gets its whole standard input. What is replaced each time is refused, and the program
+    does not run."""
     main = mine.home / "main"
     main.mkdir()
     mine.give(main / "f")
     mine.workdir.rmdir()
     for words in ("init -q", "add f", "commit -q -m first", f"worktree add -q {mine.workdir}"):
         assert mine.host("git", *words.split(), cwd=main).status == 0
-    line = mine.changed(REPLACES.format(times=times, index=main / ".git" / "index"), "sh", "-c", "echo ran >> ran")
-    done = mine.host(*line)
+    line = mine.changed(REPLACES.format(times=times, index=main / ".git" / "index"), "sh", "-c", "wc -c >> ran")
+    fed = mine.give(mine.home / "fed", "x" * 300_000)
+    done = mine.host("sh", "-c", f'"$@" < {fed}', "sh", *line)
     assert done.status == status, done
     assert ("was replaced while the sandbox was built" in done.err) == bool(status)
     assert "copy of the settings" not in done.err
     assert (mine.workdir / "ran").exists() != bool(status)
+    assert status or (mine.workdir / "ran").read_text() == "300000\n"
     assert not status or mine.host("git", "-C", str(mine.workdir), "status", "--short").out == ""
 
 
