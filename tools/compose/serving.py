@@ -25,7 +25,7 @@ from omac.adapters.credentials.stores import Choice, SecretStores
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.server import Facade
 from omac.adapters.http.accepting import HEAD_BYTES_MAX
-from omac.adapters.linux import process_identity
+from omac.adapters.linux import process_identity, readiness
 from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
 from omac.adapters.linux.watch import FolderWatch
 from omac.adapters.sidecars.host import LinuxSidecarHost
@@ -276,6 +276,7 @@ class Server:
                     if manifest is not None:
                         activated(manifest)
                     ready(endpoints)
+                    readiness.notify_ready(self._environment)
                     await self._loading.finish(app, surfaces)
                 if not self._stop.is_set():  # nor meanwhile
                     status = await self._run_inner(for_bridge, manifest)
