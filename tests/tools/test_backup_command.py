@@ -156,6 +156,7 @@ def test_a_folder_of_segments_that_cannot_be_moved(omac: Omac, tmp_path: Path) -
 
 
 @needs_bubblewrap
+@pytest.mark.full
 def test_a_state_that_cannot_be_written(omac: Omac, tmp_path: Path) -> None:
     """A state on read-only media is verified and proven like any other, and its key is there and cannot be changed."""
     omac.approve(omac.project("shop", "echo"), "echo")
@@ -222,6 +223,7 @@ def test_an_old_copy_put_back_by_hand(omac: Omac, tmp_path: Path) -> None:
         assert "older copy" in done.err
 
 
+@pytest.mark.full
 def test_a_plain_copy_beside_an_idle_server(omac: Omac, tmp_path: Path) -> None:
     """The journal's file alone holds all events shortly after the last one."""
     project = omac.project("shop", "echo")
@@ -282,6 +284,7 @@ def test_a_backup_that_was_killed_is_none(omac: Omac, tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.glob("copy*")) == ["copy.db", "copy.db.keys"]
 
 
+@pytest.mark.full
 def test_a_backup_that_failed_leaves_no_keys(omac: Omac, tmp_path: Path) -> None:
     """A backup that cannot get its name leaves no keys either: nobody would look for them at an erasure."""
     omac.approve(omac.project("shop", "echo"), "echo")

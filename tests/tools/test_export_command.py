@@ -576,6 +576,7 @@ def test_two_at_once(house: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+@pytest.mark.full
 def test_a_full_disk(house: Path, tmp_path: Path) -> None:
     """An export to a full disk reports that and the next step; with more room the same command goes on."""
     with omac_in(house) as omac:

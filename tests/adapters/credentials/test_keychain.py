@@ -92,6 +92,7 @@ async def test_entries_of_other_programs(
     assert entries(keyring) == {}
 
 
+@pytest.mark.full
 async def test_entries_that_are_there_twice(stores: SecretStores, keyring: PrivateKeyring) -> None:
     """Two programs may store a value under the same name: omac reads the later one, and writing leaves one entry."""
     attributes = {"service": SERVICE, "username": NAME}
