@@ -91,14 +91,14 @@ class GitFolder:
 
     def _entry(self, folder: int, entry: Entry, path: str, within: str, node: RuleNode, depth: int) -> None:
         name = entry.name
+        if self._only and not within and name not in self._only:
+            return
         child = node.child(name)
         if child is not None and child.rule and child.rule.is_open and entry.is_file(follow_symlinks=False):
             if child.rule.is_lock and not self._inspection.while_running:
                 self._lock(entry, f"{path}/{name}")
             return
         here = f"{within}/{name}" if within else name
-        if self._only and not within and name not in self._only:
-            return
         if here == "config" and self._is_config_judged:
             return
         if entry.is_dir(follow_symlinks=False):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from omac.adapters.git.stamp import Stamp
 
 ENTRIES_MAX = 20_000_000
-LOOK_EVERY = 1024  # entries between two looks at the clock
+LOOK_EVERY = 16  # entries between two looks at the clock: a path through links may take a second
 READ_BYTES = 256  # of a file take about as long as an entry
 DEPTH_MAX = 200
 HURRIED_SECONDS_MAX = 10.0

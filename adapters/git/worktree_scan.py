@@ -17,12 +17,16 @@ from omac.adapters.git.link_stamps import LinkStamps
 from omac.adapters.git.open_folder import is_there, open_listable, opened_root
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
+from omac.adapters.linux.resolve_symlinks import leads_into, resolve_symlinks
 from omac.domain.git.folder import ADMIN, ALL_MARKS, MARKS, WHOLE, Folder
 from omac.domain.kernel.paths import below, below_any
 from omac.domain.sandbox.autorun_files import OF_OTHERS, Obeyed
 
 MARGIN_NS = 20_000_000  # files are stamped with a clock that lags by up to a tick
 _SET_ID = stat.S_ISUID | stat.S_ISGID
+_STREAMS = frozenset(  # links to these lead to no folder but that of descriptors
+    f"{folder}{name}" for folder in ("/dev/fd", "/proc/1/fd", "/proc/self/fd") for name in ("", "/0", "/1", "/2")
+) | {"/dev/stderr", "/dev/stdin", "/dev/stdout"}
 
 
 class _Level:
@@ -125,7 +129,9 @@ class WorktreeScan:
         elif entry.is_dir(follow_symlinks=False):
             self._enter(level, entry)
         elif self._is_last and entry.is_symlink() and self._leads_to_unjudged(level, entry):
-            problem = "leads to a tool cache, around one or into /proc, where git may obey what a program wrote"
+            problem = (
+                "leads to a tool cache, around one, into /proc or too far: git may obey what a program wrote there"
+            )
             self._inspection.set_aside(level.folder, name, f"{level.path}/{name}", problem)
         elif not self._inspection.is_hurried:
             who = level.obeyed.by(name) if level.obeyed else None
@@ -181,18 +187,24 @@ class WorktreeScan:
 
     def _leads_to_unjudged(self, level: _Level, entry: os.DirEntry[str]) -> bool:
         """Return whether a link, by itself and not by another one, leads to a folder that nobody inspects, or to where
-        one can be made; also by what /proc shows of a process, which differs between omac and the host's git. A new
-        link to a folder around one counts, too: git goes to submodules behind it."""
-        unjudged, parts = self._inspection.unjudged, os.readlink(entry.name, dir_fd=level.folder).split("/")
+        one can be made; also by what /proc shows of a process, which differs between omac and the host's git, or too
+        far to tell. A new link to a folder around one counts, too: git goes to submodules behind it."""
+        unjudged, text = self._inspection.unjudged, os.readlink(entry.name, dir_fd=level.folder)
+        parts, path = text.split("/"), f"{level.path}/{entry.name}"
         ups = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
         stays = parts[0] != "" and ".." not in parts[ups:] and ups < len(self._levels)
         if stays or below_any(level.path, unjudged):
             return False
-        target = os.path.realpath(f"{level.path}/{entry.name}")
+        is_of_process = leads_into(path, "/proc")
+        try:
+            target = resolve_symlinks(path)[1]
+        except OSError:  # in circles, of which omac sees other ones than git in /proc, or too far
+            return is_of_process
+        if is_of_process:
+            return text not in _STREAMS and not (below(target, "/proc") and os.path.isfile(target))
         if any(below(folder, target) and folder != target for folder in unjudged):
             return entry.stat(follow_symlinks=False).st_ctime_ns >= self._since_ns
-        is_of_process = {"proc", "cwd"} <= {*parts} or (below(target, "/proc") and parts[-1] != "fd")
-        return (is_of_process or below_any(target, unjudged)) and not os.path.isfile(target)
+        return below_any(target, unjudged) and not os.path.isfile(target)
 
     def _link(self, level: _Level, name: str, path: str, status: os.stat_result, who: str | None) -> None:
         """A link: by its name, a program may obey files of any other."""

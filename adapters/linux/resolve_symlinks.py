@@ -12,19 +12,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 LINKS_MAX = 40  # as the kernel
+PARTS_MAX = 500  # of a path, with those of its links: 40 links can have 80,000, which take a third of a second
+
+
+class WayTooLong(OSError):
+    """A path has more than PARTS_MAX parts; where it leads is not known."""
 
 
 def resolve_symlinks(path: str) -> tuple[list[tuple[str, str]], str]:
     """The links on the way of an absolute path, as `(canonical path, target)` in order, and the canonical path.
 
-    What does not exist counts as it is written. Raises OSError (ELOOP) for links in circles.
+    What does not exist counts as it is written. Raises OSError (ELOOP) for links in circles, WayTooLong.
     """
     return _walk(path, _target)
 
 
 def resolve_inside(path: str, roots: Sequence[str]) -> str:
     """The canonical path that one below one of `roots`, which are canonical, leads to; empty when a link on the way
-    leads out of them all, or in circles. Nothing outside is touched: a file system there may hang."""
+    leads out of them all, or in circles. Nothing outside is touched: a file system there may hang. Raises WayTooLong.
+    """
 
     def target_inside(here: str) -> str | None:
         if any(f"{root}/".startswith(f"{here}/") for root in roots):
@@ -35,9 +41,33 @@ def resolve_inside(path: str, roots: Sequence[str]) -> str:
 
     try:
         _, walked = _walk(path, target_inside)
+    except WayTooLong:
+        raise
     except (_Outside, OSError):
         return ""
     return walked if _is_below(walked, roots) else ""
+
+
+def leads_into(path: str, folder: str) -> bool:
+    """Return whether an absolute path leads into a canonical folder on its way, or to it, or may do so: its way is too
+    long. Nothing in there counts: what /proc has differs between processes."""
+
+    def target_outside(here: str) -> str | None:
+        if here == folder:
+            raise _Inside
+        return _target(here)
+
+    try:
+        _walk(path, target_outside)
+    except (_Inside, WayTooLong):
+        return True
+    except OSError:
+        pass  # in circles
+    return False
+
+
+class _Inside(Exception):
+    """A path leads into a folder."""
 
 
 class _Outside(Exception):
@@ -49,9 +79,11 @@ def _walk(path: str, target_of: Callable[[str], str | None]) -> tuple[list[tuple
     target of a link; None for something else."""
     links: list[tuple[str, str]] = []
     parts = path.split("/")[::-1]  # what is still to be walked, the next one last
-    walked = ""
+    walked, seen = "", 0
     while parts:
-        part = parts.pop()
+        part, seen = parts.pop(), seen + 1
+        if seen > PARTS_MAX:
+            raise WayTooLong(errno.ELOOP, "Too many parts of a path, with those of its links", path)
         if part in ("", "."):
             continue
         if part == "..":

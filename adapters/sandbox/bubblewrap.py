@@ -89,8 +89,9 @@ def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
 
 def is_shown_by_folder(entry: Entry, policy: Policy) -> bool:
     """Return whether an entry is a person's grant of a file in a folder that can be written: the folder's mount shows
-    the file, and one of its own would keep a program from replacing or removing it."""
-    if entry.access != WRITE or entry.reason != ALLOWED or os.path.isdir(entry.path):
+    the file, and one of its own would keep a program from replacing or removing it. A socket is kept in its place:
+    programs outside would connect to what replaced it."""
+    if entry.access != WRITE or entry.reason != ALLOWED or not os.path.isfile(entry.path):
         return False
     around = governing(policy.entries, os.path.dirname(entry.path))
     return around is not None and around.access == WRITE and around.source == around.path

@@ -46,7 +46,7 @@ def trusted_path(spec: SidecarSpec, path: str, writable: Iterable[str]) -> str:
     own = (spec.source, spec.copied_from)
     if spec.digest and (script := _changeable_script(spec.command, own, writable_folders)):
         raise InterpreterChanged(f"its script {script} can be changed by an agent")
-    path = host_programs.trusted_path(path, writable_folders) or host_programs.SEARCHED
+    path = _trusted(path, writable_folders) or host_programs.SEARCHED
     for approved in spec.interpreters or ():
         _require_same(approved, path, writable_folders)
         if approved.path and "/" not in approved.name and host_programs.on_path(approved.name, path) != approved.path:
@@ -57,7 +57,7 @@ def trusted_path(spec: SidecarSpec, path: str, writable: Iterable[str]) -> str:
 def interpreter_problem(approved: Iterable[Interpreter], path: str, writable: tuple[str, ...]) -> str:
     """Return which approved interpreter is no longer the same, as the start of a sidecar says it where agents may
     change the folders `writable` alone; "" for none."""
-    trusted = host_programs.trusted_path(path, writable) or host_programs.SEARCHED
+    trusted = _trusted(path, writable) or host_programs.SEARCHED
     try:
         for interpreter in approved:
             _require_same(interpreter, trusted, writable)
@@ -73,7 +73,7 @@ def _require_same(approved: Interpreter, path: str, writable: tuple[str, ...]) -
         if appeared.startswith("/") and os.path.exists(appeared):
             raise InterpreterChanged(f"its interpreter {appeared} did not exist when it was approved")
         return
-    if host_programs.leads_through(approved.path, writable):
+    if _is_changeable(approved.path, writable):
         raise InterpreterChanged(f"its interpreter {approved.path} can be changed by an agent")
     now = _identified(approved.name, approved.path)
     if not approved.is_same(now):
@@ -137,10 +137,17 @@ def _program(name: str, source: str, copy: str, path: str, writable: tuple[str, 
         program = os.path.normpath(os.path.join(copy, name))
         if below(program, source):  # the copy stands for it
             program = copy + program.removeprefix(source)
-        if not below(program, copy) and host_programs.leads_through(program, writable):
+        if not below(program, copy) and _is_changeable(program, writable):
             raise _changeable(source, program)
         return program if os.path.isfile(program) else ""
-    return host_programs.on_path(name, host_programs.trusted_path(path, writable), writable)
+    return host_programs.on_path(name, _trusted(path, writable), writable)
+
+
+def _trusted(path: str, writable: tuple[str, ...]) -> str:
+    """Return a PATH less the folders that an agent may change."""
+    return ":".join(
+        folder for folder in host_programs.trusted_path(path, writable).split(":") if not _is_agents(folder)
+    )
 
 
 def _changeable_script(command: Sequence[str], own: tuple[str, ...], writable: tuple[str, ...]) -> str:
@@ -149,7 +156,11 @@ def _changeable_script(command: Sequence[str], own: tuple[str, ...], writable: t
     variables = {"HOME": home_of(os.environ)}
     paths = (expanded(word.text, variables) for word in command_words({"command": list(command)}))
     outside = (path for path in paths if path and is_script(path) and not below_any(path, own))
-    return next((path for path in outside if host_programs.leads_through(path, writable) or _is_agents(path)), "")
+    return next((path for path in outside if _is_changeable(path, writable)), "")
+
+
+def _is_changeable(path: str, writable: tuple[str, ...]) -> bool:
+    return host_programs.leads_through(path, writable) or _is_agents(path)
 
 
 def _is_agents(path: str) -> bool:

@@ -9,12 +9,14 @@ import os
 import stat
 from collections.abc import Collection, Mapping
 
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import quoted
 from omac.domain.kernel.terminal_escaping import printable
 
 HOPS_MAX = 40  # as in the kernel: path_resolution(7)
 STEPS_MAX = 20_000_000  # some seconds, for all links together; ten thousand ordinary ones take half a million
+STEPS_OUTSIDE = 20_000  # for one that leads out, past PARTS_MAX folders at most
 
 
 class Uncopyable(OSError):
@@ -64,9 +66,7 @@ class Links:
         if pending is None:
             return False
         while pending:
-            self._steps_left -= len(at) + 1
-            if self._steps_left < 0:
-                raise Uncopyable(self._source, "holds links that take too long to follow; remove some")
+            self._spend(len(at) + 1)
             part = pending.pop()
             if part == "..":
                 if not at:
@@ -85,6 +85,11 @@ class Links:
                     return True
                 pending += inner
         return True
+
+    def _spend(self, steps: int) -> None:
+        self._steps_left -= steps
+        if self._steps_left < 0:
+            raise Uncopyable(self._source, "holds links that take too long to follow; remove some")
 
     def _turn(self, at: list[str], target: str) -> list[str] | None:
         """The parts to follow next, last one first; moves `at` to the top for an absolute path. None: leads out."""
@@ -106,8 +111,9 @@ class Links:
             text = f"is a link to {printable(target)}, which is outside the skill folder"
             look = f"ls -l {quoted(path)}  # put the file itself in its place, or remove the link"
             raise Uncopyable(path, text, look)
+        self._spend(STEPS_OUTSIDE)
         try:
-            resolved = os.path.realpath(target_path, strict=True)
+            resolved = resolve_symlinks(target_path)[1]
             fault = "is in the skill folder itself" if below(resolved, self._source) else _untrusted(resolved)
         except OSError as error:
             resolved, fault = target_path, f"cannot be read ({error.strerror})"
@@ -121,7 +127,7 @@ class Links:
 def still_leads(target_path: str, resolved: str) -> bool:
     """Return whether the link to a trusted interpreter still leads to `resolved`, and that is still to be trusted."""
     try:
-        return os.path.realpath(target_path, strict=True) == resolved and _untrusted(resolved) is None
+        return resolve_symlinks(target_path)[1] == resolved and _untrusted(resolved) is None
     except OSError:
         return False
 

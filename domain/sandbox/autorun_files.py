@@ -15,19 +15,22 @@ OF_OTHERS = frozenset(("node_modules", "site-packages", "dist-packages", "__pyca
 
 NOBODY = ""
 _AGENTS = """
-    .agent/ .agents/ .aider.conf.yml .aider.conf.yaml .amazonq/ .amp/ .augment/ .clinerules .clinerules/ .codebuddy/
-    .continue/ .crush.json .cursor-plugin/ .cursor/ .cursorrules .factory/ .gemini/ .goose/ .goosehints .grok/ .iflow/
-    .junie/ .kilocode/ .kiro/ .openhands/ .qoder/ .qwen/ .roo/ .roomodes .roorules* .rovodev/ .rules .trae/ .vibe/
-    .windsurf/ .windsurfrules AGENT.md AGENTS.md CONVENTIONS.md GEMINI.md QWEN.md WARP.md crush.json mcp.json
+    .adal/ .agent/ .agents/ .aider-desk/ .aider.conf.yaml .aider.conf.yml .amazonq/ .amp/ .augment/ .autohand/ .bob/
+    .cline/ .clinerules .clinerules/ .codebuddy/ .codewhale/ .commandcode/ .continue/ .cortex/ .crush.json .crush/
+    .cursor-plugin/ .cursor/ .cursorrules .devin/ .factory/ .forge/ .gemini/ .goose/ .goosehints .grok/ .hermes/
+    .iflow/ .junie/ .kilocode/ .kiro/ .kode/ .lingma/ .minimax/ .mux/ .neovate/ .ona/ .openhands/ .pochi/ .posit/
+    .qoder/ .qwen/ .roo/ .roomodes .roorules* .rovodev/ .rules .tabnine/ .trae/ .vibe/ .warp/ .windsurf/
+    .windsurfrules .zcode/ .zencoder/ AGENT.md AGENTS.md CONVENTIONS.md GEMINI.md QWEN.md SKILL.md WARP.md
+    crush.json mcp.json
 """  # of agents that are no harness, and of any
 _OF_HARNESSES = [pattern for harness in HARNESSES for pattern in harness.autorun_files]
 OBEYED = {
     NOBODY: ".env.dist .env.example .env.sample .env.template",
     "direnv, or what else loads an environment,": """
         .autoenv .autoenv.zsh .autoenv_leave.zsh .direnv/ .env .env.* .envrc .envrc.* .mise.toml .mise.*.toml .mise/
-        .prototools .rbenv-vars .rtx.toml .rvmrc .tool-versions mise.toml mise.*.toml mise/config.toml devbox.json
-        devenv.nix devenv.yaml flake.nix default.nix pixi.toml shell.nix .flox/ .sdkmanrc .shadowenv.d/
-        bin/activate-hermit
+        .prototools .rbenv-vars .rtx.toml .rvmrc .tool-versions mise.toml mise.*.toml mise/conf.d/ mise/config*
+        devbox.json devenv.nix devenv.yaml devenv.local.* flake.nix default.nix pixi.toml shell.nix .flox/ .sdkmanrc
+        .shadowenv.d/ bin/activate-hermit .mise-tasks/ mise-tasks/ mise/tasks/
     """,
     "an agent": " ".join(dict.fromkeys((*_AGENTS.split(), *_OF_HARNESSES))),
     "an editor": """
@@ -44,7 +47,7 @@ OBEYED = {
         .gitattributes .githooks/ .git-hooks/ .gitmodules .husky/ .huskyrc* .lefthook.* .lfsconfig .lintstagedrc*
         .overcommit.yml .pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml commitlint.config.*
         .commitlintrc* hk.pkl lefthook.* lefthook-local.* lint-staged.config.* .simple-git-hooks.* simple-git-hooks.*
-        captainhook.json grumphp.yml grumphp.yml.dist
+        captainhook.json grumphp.yml grumphp.yml.dist prek.toml
     """,
     "another version control system": """
         .bzr/branch/branch.conf .hg/hgrc .hg/hgrc-not-shared .hg/requires .hg/sharedpath .jj/repo .jj/repo/config-id
@@ -63,6 +66,7 @@ OBEYED = {
         dub.json dub.sdl gems.rb hatch.toml mix.exs nim.cfg nuget.config package.json pip.conf pnpm-workspace.yaml
         poetry.toml project.clj pyproject.toml rebar.config rebar.config.script rust-toolchain rust-toolchain.toml
         setup.cfg setup.py shadow-cljs.edn shard.yml uv.toml .pnp.cjs .pnp.loader.mjs environment.yml requirements*.txt
+        .pdm-python .pdm.toml .python-version .python-versions package.json5 package.yaml pdm.toml
     """,
     "a build": """
         *.bzl *.cmake *.csproj *.fsproj *.gradle *.gradle.kts *.mk *.pri *.props *.sbt *.targets *.tf *.tofu *.vbproj
@@ -78,7 +82,9 @@ OBEYED = {
         terragrunt.hcl tools/bazel turbo.json wrangler.* wscript xmake.lua *.gni .bazelversion .buckconfig* .ddev/
         .gclient .gn .lando.* .mill-jvm-opts .mill-opts .nodemonrc .pants.rc .plzconfig* .sbtrc .tmuxinator.yml .tmuxp.*
         BUILD.gn DEPS Procfile.* Pulumi.yaml Tupfile gradle/wrapper/ lakefile.* mill mkdocs.yml mprocs.yaml nodemon.json
-        pants.toml pleasew process-compose.*
+        pants.toml pleasew process-compose.* .actrc .moon/ Build.PL Cross.toml Tauri.toml bacon.toml cpanfile dune
+        dune-project dune-workspace dvc.yaml helmfile.* lage.config.* lerna.json magefiles/ moon.yml nextflow.config
+        rush.json tauri.conf.json tauri.*.conf.json
     """,
     "a linter or a test runner": """
         .babelrc* .coveragerc .credo.exs .erb_lint.yml .eslintrc* .flake8 .formatter.exs .golangci.* .luacheckrc
@@ -92,6 +98,8 @@ OBEYED = {
         psalm.xml psalm.xml.dist pylintrc.toml rector.php .eleventy.js docusaurus.config.* electron.vite.config.*
         eleventy.config.* ember-cli-build.js forge.config.* gatsby-*.js quasar.config.* remix.config.* rsbuild.config.*
         uno.config.* wxt.config.*
+        .config/nextest.toml .cspell.config.* .markdownlint-cli2.* .oxlintrc.json .pytest.ini .pytest.toml
+        .storybook/ cspell.config.* oxlint.config.* pytest.toml tox.toml vitest.workspace.*
     """,
     "continuous integration": """
         .buildkite/ .circleci/ .drone.yml .github/actions/ .github/workflows/ .gitlab-ci.yml .travis.yml .woodpecker/

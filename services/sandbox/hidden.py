@@ -13,7 +13,7 @@ Rules
 
 from __future__ import annotations
 
-from omac.domain.kernel.paths import below_any
+from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.confinement import DENY, LINK, READ, SOCKETS_OUTSIDE, WRITE, Entry, governing
 from omac.domain.sandbox.hidden_names import ENTRIES_MAX, MARKER, NAMES_SHOWN, SOCKET_MARKER, HiddenNames
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from omac.services.sandbox.ports import FoundFiles, GitRepository, SandboxPorts
 
 FILES_MAX = 400  # that are hidden one by one, each by a mount
+NAMED_MAX = 5_000  # with names to hide, hidden or not: reading one, or following it, takes milliseconds
 PACKAGES = ("node_modules", "site-packages", "vendor")  # folders of what package managers install, replace and remove
 
 _SHOW = "omac sandbox run --allow-env-files -- COMMAND"
@@ -83,6 +84,7 @@ class HiddenSearch:
         self, entries: Sequence[Entry], granted: Sequence[Entry], repositories: Sequence[GitRepository]
     ) -> list[Entry]:
         """DENY for what is to be hidden, where `entries` show it. Raises Refusal (policy-too-large)."""
+        _require_few([path for files in self.found.values() for path in (*files.named, *files.env_files)], NAMED_MAX)
         hidden: dict[str, Entry] = {}
         named = {entry.path for entry in entries if entry.access != LINK}
         for folder, files in self.found.items():
@@ -96,14 +98,15 @@ class HiddenSearch:
                 elif real not in hidden and not self._ports.hidden_files.keeps(real, repositories):
                     hidden[real] = Entry(real, DENY, "may hold secrets: --allow-env-files shows it", content=MARKER)
             self._hide_unread(files, entries, hidden)
-        self._of_packages = [path for path in hidden if any(f"/{name}/" in path for name in PACKAGES)]
+        self._of_packages = [path for path in hidden if self._is_of_package(path)]
         self._sockets = self._shown_sockets(entries, {entry.path for entry in granted})
         hidden |= {path: Entry(path, DENY, SOCKETS_OUTSIDE, content=SOCKET_MARKER) for path in self._sockets}
-        if len(hidden) > FILES_MAX:
-            first = next(iter(hidden))
-            message = f"{len(hidden)} files have names to hide, {first} among them; the limit is {FILES_MAX}"
-            raise Refusal("policy-too-large", message, fix=[_SHOW, f"omac sandbox run --deny {quoted(first)} -- true"])
+        _require_few(list(hidden), FILES_MAX)
         return list(hidden.values())
+
+    def _is_of_package(self, path: str) -> bool:
+        within = [path.removeprefix(folder) for folder in self.found if below(path, folder)]
+        return any(f"/{name}/" in rest for rest in within for name in PACKAGES)
 
     def _shown_sockets(self, entries: Sequence[Entry], granted: AbstractSet[str]) -> list[str]:
         """Return the sockets that `entries` show, where no entry is for that very path, or a person's grant."""
@@ -140,6 +143,12 @@ class HiddenSearch:
             for folder, files in self.found.items()
             if not files.complete and self._names.env_files
         ]
+
+
+def _require_few(paths: Sequence[str], limit: int) -> None:
+    if len(paths) > limit:
+        message = f"{len(paths)} files have names to hide, {paths[0]} among them; the limit is {limit}"
+        raise Refusal("policy-too-large", message, fix=[_SHOW, f"omac sandbox run --deny {quoted(paths[0])} -- true"])
 
 
 def _first(paths: Sequence[str]) -> str:

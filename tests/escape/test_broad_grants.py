@@ -138,7 +138,7 @@ def test_sockets_in_a_shared_temporary_folder(world: Box) -> None:
 
 def test_sockets_in_what_is_granted(world: Box) -> None:
     """No socket of a program outside is shown in a project or in an agent's own folder, unless it, or a folder around
-    it, is named. One that nobody has can be replaced."""
+    it, is named, and one that is named cannot be replaced. One that nobody has can be."""
     editor, within, own = world.workdir / "editor", world.workdir / "within", world.home / ".codex" / "app"
     places = [editor, world.workdir / "deep" / "shell", within / "bus", own / "control"]
     with ExitStack() as listening:
@@ -159,6 +159,8 @@ def test_sockets_in_what_is_granted(world: Box) -> None:
         assert (done.out, str(editor) in done.err) == ("", True), done
         named = world.run(*line, options=(*options, "--allow", str(editor), "--read", str(within)))
         assert named.out == "editor\nbus\n", named
+        taken = world.run("rm", "-f", "editor", options=("--allow", str(editor)))
+        assert (taken.status, editor.is_socket()) == (1, True), taken
         copied = world.run("sh", "-c", "tar -cf /tmp/all editor deep && cat editor")
         assert (copied.status, "omac hides a socket here" in copied.out) == (0, True), copied
         replaced = "import os, socket; os.unlink('left'); socket.socket(socket.AF_UNIX).bind('left'); print('own')"

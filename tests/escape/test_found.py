@@ -118,6 +118,51 @@ def test_the_hosts_git_obeys_nothing_of_the_tool_cache(world: Box, name: str) ->
     assert [path.name for path in world.home.glob(".cache/omac/*/tools/*") if path.is_symlink()] == ["g"]
 
 
+# $R: the repository in the tool cache, as seen from the project; from where omac is started, another place, or a file
+READERS = {
+    "by a link of the system's": "ln -s /dev/fd/../cwd/$R lnk",
+    "by two links": "ln -s /dev/fd d; ln -s d/../cwd/$R lnk",
+    "to a file for omac": "cd sub; mkdir -p ${R%/*}; touch $R; ln -s /proc/self/cwd/$R ../lnk",
+    "in circles for omac": "cd sub; mkdir -p ${R%/*}; ln -s evil $R; ln -s /proc/self/cwd/$R ../lnk",
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_link_that_leads_the_hosts_git_elsewhere_than_omac(world: Box, name: str) -> None:
+    """A link by which a reader's current folder counts is set aside, wherever omac is started; links to standard
+    streams and to files of /proc stay."""
+    repository(world)
+    folder = world.give(world.workdir / "sub" / "x").parent
+    options = tuple(word for item in told(world, "").items() for word in ("--env", "=".join(item)))
+    decent = "cd $W; ln -s /dev/stdout log; ln -s /proc/self/fd fd; ln -s /proc/mounts mtab"
+    script = f"{CACHED}R=$(realpath --relative-to=. $E); {READERS[name]}; {decent}"
+    line = world.omac("sandbox", "run", "--workdir", str(world.workdir), *options, "--", "bash", "-c", script)
+    world.host(*line, cwd=folder, extra=DATES)
+    git(world, "ls-files", "--recurse-submodules")
+    assert not canary(world).exists()
+    assert {path.name for path in world.workdir.iterdir() if path.is_symlink()} - {"d"} == {"fd", "log", "mtab"}
+
+
+# 39 links, each of which goes a long way to the next one, and 100 that lead to the first
+LONG_WAYS = """\
+import os
+os.mkdir("a")
+for number in range(40): os.symlink(f"{os.getcwd()}/{'a/../' * 780}c{number + 1}", f"c{number}")
+for number in range(100): os.makedirs(f"d{number}"), os.symlink(os.path.abspath("c1"), f"d{number}/NAME")
+"""
+
+
+@pytest.mark.parametrize("name", ["link", "Makefile", ".env"])
+def test_links_that_take_long_to_follow(world: Box, name: str) -> None:
+    """Links that lead along tens of thousands of folders delay neither the end of a launch nor the next one; where they
+    lead is not known, so they are set aside."""
+    done = world.run("python3", "-c", LONG_WAYS.replace("NAME", name), seconds=20)
+    assert "too far" in done.err
+    world.host("sh", "-c", "rm -r a d*")
+    assert world.host("python3", "-c", LONG_WAYS.replace("NAME", name)).status == 0
+    assert world.run("true", seconds=20).status == 0
+
+
 def test_a_decent_repository_stays(world: Box) -> None:
     """The twin: a repository in the project without such settings is left as it is."""
     repository(world)

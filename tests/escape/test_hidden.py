@@ -147,6 +147,16 @@ def test_more_than_can_be_hidden(world: Box) -> None:
     assert world.run("true", options=("--allow-env-files",)).status == 0
 
 
+def test_more_than_are_looked_at(world: Box) -> None:
+    """A launch is refused at once where a program left thousands of files with such names, hidden or not."""
+    begin = "grep -q omac .env; python3 -c \"import os; [os.symlink('x', f'.env.{n}') for n in range(5001)]\""
+    give(world, ".env")
+    assert world.run("sh", "-ec", begin).status == 0
+    done = world.run("true", seconds=20)
+    assert done.status == 7, done
+    assert "5002 files have names to hide" in done.err
+
+
 def test_with_landlock_alone_it_is_refused(world: Box) -> None:
     """Landlock cannot hide a file in a writable folder: the launch is refused, with the option that shows the file."""
     give(world, ".env")

@@ -184,6 +184,19 @@ def test_another_worktree_that_is_removed_meanwhile(beside: Beside) -> None:
     assert beside.count("main") == 2
 
 
+def test_a_lock_of_the_hosts_git(beside: Beside) -> None:
+    """A lock that the host's git has in the clone, where an agent in the worktree can leave none, is not reported as
+    left; one that the agent could have left is."""
+    agent = beside.agent("said ready; told go")
+    beside.said("ready")
+    for name in ("HEAD.lock", "refs/heads/main.lock"):
+        beside.world.give(beside.clone / ".git" / name)
+    beside.tell("go")
+    assert [line.split(": ")[1] for line in beside.ended(agent).splitlines()] == [
+        f"{beside.clone}/.git/refs/heads/main.lock"
+    ]
+
+
 def test_a_project_that_is_moved_meanwhile(beside: Beside) -> None:
     """omac reports that a project was moved or removed meanwhile, and so not inspected; it does not mention a link."""
     agent = beside.agent("said ready; told go", beside.clone)

@@ -1,6 +1,7 @@
 """`omac trust` at a terminal: each skill is shown, and approved as it was shown."""
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -170,16 +171,29 @@ def test_a_program_in_the_tool_cache_of_an_agent(omac: Omac, command: str) -> No
     assert (done.status, f"{cache}/x.py, which an agent may change" in done.err) == (3, True), done
 
 
+@pytest.mark.parametrize("command", ["[python3, {}]", "[{}, x]"], ids=["script", "program"])
 @pytest.mark.parametrize(("folder", "status"), [(".claude", 3), (".claude/hooks", 0)], ids=["kept", "pinned"])
-def test_a_script_in_the_own_folder_of_an_agent(omac: Omac, folder: str, status: int) -> None:
-    """A script that lies where an agent keeps its files is one that it may change, unless its sandbox pins it there."""
-    script = Path(omac.environment["HOME"]) / folder / "x.py"
+def test_a_program_in_the_own_folder_of_an_agent(omac: Omac, folder: str, status: int, command: str) -> None:
+    """A program that lies where an agent keeps its files is one that it may change, unless its sandbox pins it."""
+    script = Path(omac.environment["HOME"]) / folder / ("x.py" if "python" in command else "x")
     script.parent.mkdir(parents=True, exist_ok=True)
-    script.touch()
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
     project = omac.root / "shop"
-    omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: [python3, {script}]\n")
+    omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: {command.format(script)}\n")
     done = omac.run("approve", "echo", cwd=project, within=("env",))
     assert (done.status, f"{script}, which an agent may change" in done.err) == (status, status == 3), done
+
+
+def test_a_folder_of_path_that_an_agent_keeps(omac: Omac) -> None:
+    """A name leads to no program in a folder of PATH where an agent keeps its files."""
+    program = Path(omac.environment["HOME"]) / ".codex" / "bin" / "python3"
+    program.parent.mkdir(parents=True)
+    program.symlink_to("/bin/sh")
+    project = omac.project("shop")
+    path = f"PATH={program.parent}:{os.environ['PATH']}"
+    done = omac.run("approve", "echo", cwd=project, within=("env", path))
+    assert (done.status, "/python3" in done.out, str(program) in done.out) == (0, True, False), done
 
 
 def test_a_change_meanwhile_is_refused(omac: Omac, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_reading_is_paid_for(lines: int, is_judged: bool, tmp_path: Path) -> Non
         (project / f"n{number}" / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
         (project / f"n{number}" / ".git" / "config").write_text("[core]\n" + "\tfilemode = true\n" * lines)
     quarantine = Quarantine(str(tmp_path / "state"), "launch")
-    findings = inspections.act((str(project),), {}, baseline, quarantine, Budget(0))
+    findings = inspections.act((str(project),), {}, baseline, quarantine, Budget(60.0, 1_000))
     assert [finding for finding in findings if "was not inspected" in finding.what] == ([] if is_judged else findings)
     assert all((project / f"n{number}" / ".git" / "HEAD").exists() == is_judged for number in range(3))
 

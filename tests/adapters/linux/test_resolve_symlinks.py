@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from omac.adapters.linux.resolve_symlinks import resolve_inside, resolve_symlinks, unresolved
+from omac.adapters.linux.resolve_symlinks import (
+    PARTS_MAX,
+    WayTooLong,
+    leads_into,
+    resolve_inside,
+    resolve_symlinks,
+    unresolved,
+)
 from omac.domain.kernel.refusal import Refusal
 
 PARTS = st.sampled_from(["a", "b", "c", "d", "..", ".", "", "up", "top", "gone"])
@@ -60,6 +67,19 @@ def test_links_that_lead_out(tmp_path: Path, target: str) -> None:
     assert resolve_inside(f"{top}/loop", [str(top)]) == ""
     (tmp_path / "in").unlink()
     assert resolve_inside(f"{top}/loop", [str(top)]) == ""
+
+
+def test_a_way_that_is_too_long(tmp_path: Path) -> None:
+    """A path with very many parts, those of its links included, is followed to no end, as if it might lead anywhere."""
+    (tmp_path / "x").mkdir()
+    (tmp_path / "link").symlink_to("x/../" * (PARTS_MAX // 2))
+    for follow in (resolve_symlinks, lambda path: resolve_inside(path, [str(tmp_path)])):
+        with pytest.raises(WayTooLong):
+            follow(f"{tmp_path}/link")
+    assert leads_into(f"{tmp_path}/link", "/proc")
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("x/../" * 40)
+    assert resolve_symlinks(f"{tmp_path}/link")[1] == str(tmp_path)
 
 
 def test_links_from_one_root_to_another(tmp_path: Path) -> None:

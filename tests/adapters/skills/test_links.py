@@ -128,6 +128,15 @@ def test_an_interpreter(interpreter: str) -> None:
     assert Links(SOURCE, {"pyvenv.cfg"}, {"bin/python": interpreter}).settle() == {"bin/python": resolved}
 
 
+def test_interpreters_that_take_for_ever(tmp_path: Path, interpreter: str) -> None:
+    """Very many links to an interpreter, or one that leads there along very many folders, are refused."""
+    (tmp_path / "python3").symlink_to("/usr/.." * 300 + interpreter)
+    with pytest.raises(Uncopyable, match="Too many parts"):
+        settled({".venv/bin/python3": f"{tmp_path}/python3"})
+    with pytest.raises(Uncopyable, match="take too long to follow"):
+        settled({f".venv/bin/python3.{number}": interpreter for number in range(2000)})
+
+
 @pytest.mark.parametrize("how", ["file", "folder", "sticky", "plain"])
 def test_an_interpreter_that_others_can_change(tmp_path: Path, how: str) -> None:
     """A program that other users may write, or replace in its folder, is refused, even in a sticky folder."""

@@ -16,29 +16,36 @@ from omac.domain.sandbox.autorun_files import FINDING_CHARS_MAX, NOBODY, OBEYED,
 KNOWN = {
     "direnv, or what else loads an environment,": """
         .envrc .env .env.local .envrc.local mise.toml mise/config.toml .direnv/x
+        .config/mise/conf.d/x.toml .config/mise/config.local.toml mise-tasks/x devenv.local.nix
     """,
     "an agent": """
         .mcp.json .gemini/settings.json .claude/commands/x.md .claude/settings.local.json .pi/a/b AGENTS.md
-        CLAUDE.md
+        CLAUDE.md .cline/skills/x/y.md .crush/x skills/x/SKILL.md
     """,
     "an editor": """
         ws.code-workspace .vscode/tasks.json .idea/workspace.xml .zed/tasks.json .nvim.lua .vim/x devcontainer.json
         .bsp/x.json hie.yaml
         .ycm_extra_conf.py .factorypath .vscode/c_cpp_properties.json .externalToolBuilders/x.launch
     """,
-    "git, or what runs its hooks,": ".husky/pre-commit .gitattributes lefthook.yml lefthook-local.toml .lfsconfig",
+    "git, or what runs its hooks,": """
+        .husky/pre-commit .gitattributes lefthook.yml lefthook-local.toml .lfsconfig prek.toml
+    """,
     "another version control system": ".hg/hgrc .jj/repo/config.toml _darcs/prefs/defaults",
     "a debugger or an interpreter": ".gdbinit .rdbgrc jupyter_lab_config.py sitecustomize.py x.pth .pdbrc .Rprofile",
     "a package manager": """
         .npmrc .pnpmfile.cjs .cargo/config.toml .yarnrc.yml .yarn/releases/yarn.cjs setup.py package.json
-        requirements.txt requirements-dev.txt .pnp.cjs
+        requirements.txt requirements-dev.txt .pnp.cjs .python-version .pdm-python package.yaml
     """,
     "a build": """
         Makefile Makefile.am rules.mk build.gradle.kts a.b.cmake justfile Taskfile.yml tools/bazel
         Directory.Build.props Dockerfile Dockerfile.dev compose.yml compose.override.yaml docker-compose.dev.yml
-        x.csproj gradle/wrapper/gradle-wrapper.properties .gn main.tf .latexmkrc rules.bzl
+        x.csproj gradle/wrapper/gradle-wrapper.properties .gn main.tf .latexmkrc rules.bzl src-tauri/tauri.conf.json
+        src/dune
     """,
-    "a linter or a test runner": ".eslintrc.js .eslintrc conftest.py tox.ini vite.config.mts .prettierrc.js .pylintrc",
+    "a linter or a test runner": """
+        .eslintrc.js .eslintrc conftest.py tox.ini vite.config.mts .prettierrc.js .pylintrc pytest.toml .oxlintrc.json
+        .storybook/main.ts .config/nextest.toml cspell.config.mjs
+    """,
     "continuous integration": ".github/workflows/x.yml .gitlab-ci.yml .circleci/config.yml",
 }
 OTHERS = """

@@ -1141,6 +1141,13 @@ def test_a_package_that_holds_a_hidden_file(mine: Box) -> None:
     assert not list((mine.workdir / "node_modules").iterdir())
 
 
+def test_a_project_in_a_folder_of_packages(mine: Box) -> None:
+    """A file of variables is not taken for a package's because of where the project lies."""
+    project = mine.give(mine.home / "vendor" / "shop" / ".env", "KEY=secret").parent
+    done = mine.run("grep", "-c", "KEY=", ".env", workdir=project)
+    assert (done.status, done.out, done.err) == (1, "0\n", "")
+
+
 def test_a_copy_of_a_hidden_file_can_be_removed(mine: Box) -> None:
     """A build inside that copies a hidden file copies the marker: the next launch does not hide that, and cleans up."""
     mine.give(mine.workdir / ".env", "KEY=1")
