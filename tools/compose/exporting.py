@@ -160,7 +160,8 @@ def _chosen_otherwise(request: ExportRequest, begun: Begun, count: int) -> Draft
 
 def derived(manifest: BundleManifest, events: Iterator[EventContent]) -> bytes | None:
     """Return the SHA-256 of a bundle's data as this omac derives it; None where another version derived it."""
-    if manifest.data not in FILES or (manifest.omac, manifest.writer) != (VERSION, writer_of(manifest.data)):
+    made_by = (manifest.format, manifest.omac, manifest.writer)
+    if manifest.data not in FILES or made_by != (FORMAT, VERSION, writer_of(manifest.data)):
         for _ in events:
             pass
         return None
