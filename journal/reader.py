@@ -24,7 +24,7 @@ from omac.journal.segment import NAMES, Segment
 from omac.journal.subject_ciphers import UNREADABLE, KeysOf
 
 PAGE = 1_000
-LINKS_PAGE = 10_000
+CAUSES_PAGE = 10_000
 
 State = TypeVar("State")
 
@@ -150,14 +150,11 @@ class Reader:
         named = [(self._texts[kind], number) for kind, number in counts.items() if kind in self._texts]
         return iter(sorted(named, key=lambda pair: (-pair[1], pair[0])))
 
-    def links(self, after: int, until: int) -> list[tuple[int, int | None, str | None]]:
-        """Return the positions above `after`, up to `until`, that have a cause or a conversation, and these, in
-        order."""
-        query = (
-            "SELECT position, nullif(causation, 0), correlation FROM event WHERE position > ? AND position <= ? "
-            "AND (causation > 0 OR correlation IS NOT NULL) ORDER BY position"
-        )
-        return self._rows(query, after, until)
+    def causes(self, after: int, until: int, earliest: int) -> list[tuple[int, int]]:
+        """Return the positions above `after`, up to `until`, whose cause is at position `earliest` or behind it, and
+        these, in order."""
+        query = "SELECT position, causation FROM event WHERE position > ? AND position <= ? AND causation >= ?"
+        return self._rows(f"{query} ORDER BY position", after, until, earliest)
 
     def correlated(self, correlation: str, limit: int) -> list[int]:
         """Return the first positions of a conversation."""
@@ -303,13 +300,14 @@ class ReadJournal:
 
     def caused_by(self, positions: Collection[int]) -> Iterator[int]:
         """Yield the positions of all that follows from these records, in order. Raises Refusal."""
-        causes, after, head = set(positions), min(positions, default=0), self.store.head()
+        causes, head = set(positions), self.store.head()
+        earliest = after = min(positions, default=head)
         while after < head:
-            for position, cause, _ in self.store.links(after, after + LINKS_PAGE):
+            for position, cause in self.store.causes(after, after + CAUSES_PAGE, earliest):
                 if cause in causes and cause < position:
                     causes.add(position)
                     yield position
-            after += LINKS_PAGE
+            after += CAUSES_PAGE
 
     def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
         """Return the first positions of a conversation. Raises Refusal."""

@@ -18,7 +18,6 @@ from omac.projections.system import System
 from omac.services.kernel.restoring import forged
 from omac.tools.compose.journals import codec_of_damaged, keys_of, mark_of, path_in_use, snapshots_of
 from omac.tools.compose.searched_audit import SearchedAudit
-from omac.tools.compose.searched_links import SearchedLinks
 from omac.tools.compose.state import StateDir, host_id, is_living_run
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import confirm
@@ -80,13 +79,11 @@ def _forged_files(state: StateDir, path: str, system: System) -> list[Damage]:
     with closing(ReadJournal(path, mark_of(state, path), keys_of(state, path))) as journal:
         head, snapshots = journal.store.head(), snapshots_of(state, journal.store)
         files = [(at, "snapshot", snapshots.path(at)) for at in forged(journal, snapshots, journal.store.head)]
-        audit = SearchedAudit(journal, state, head).forged_file()
-        if audit:
+        if index := SearchedAudit(journal, state, head).forged_file():
             for recorded in journal.folded(system.position, journal.store.head()):
                 system.apply(recorded)  # what was appended meanwhile may be an erasure
-        is_gone = any(erasures_of(system)) or not os.path.exists(audit)
-        index = SearchedLinks(journal, state, journal.store.head()).forged_file() if is_gone else audit
-        files += [(0, "index of the audit", index)] if index else []
+            if not any(erasures_of(system)) and os.path.exists(index):
+                files.append((0, "index of the audit", index))
     return [
         Damage(at, "", None, "", f"the {what} {file} is not what the events give", "snapshot",
                fix=f"rm {quoted(file)}")
