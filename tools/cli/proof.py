@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -19,6 +19,7 @@ from omac.journal.proof import BYTES_MAX, ProvenEvent, proven
 from omac.journal.proof import prove as proof_of
 from omac.journal.reader import Reader
 from omac.tools.cli.checkpoint import keys_in, read_note, signed_by, signer_for, typed_keys
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.journals import codec_of, mark_of, path_in_use
 from omac.tools.compose.state import StateDir, look_at
 from omac.tools.terminal.invocation import expanded, is_position, print_data, print_json
@@ -26,14 +27,14 @@ from omac.tools.terminal.render import print_folded, print_line
 from omac.tools.terminal.timestamps import rfc3339
 
 
-def prove(position: str, journal_path: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def prove(position: str, journal_path: str | None, environment: Mapping[str, str]) -> int:
     """Print the proof of an event. Raises Refusal."""
     if not is_position(position):
         raise Refusal("misuse", f"a position is a number from 1, not {position!r}", fix=["omac audit --json"])
     state, signer = StateDir.of(environment), signer_for(journal_path, environment)
     with closing(Reader(signer.path, mark_of(state, signer.path))) as reader:
         codec = codec_of(state, reader)
-    checkpoint = current_checkpoint(signer.path, clock())
+    checkpoint = current_checkpoint(signer.path, now_ns())
     signer.require_sound_and_open()
     note = sign(checkpoint, *signer.key())
     print_data(proof_of(signer.path, int(position), note, checkpoint, signer.rotations(), codec).decode())

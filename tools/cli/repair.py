@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from omac.journal.repair import Repair, require_repairable
 from omac.projections.evidence.unfinished import erasures_of
 from omac.projections.system import System
 from omac.services.kernel.restoring import forged
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.journals import codec_of_damaged, keys_of, mark_of, path_in_use, snapshots_of
 from omac.tools.compose.searched_audit import SearchedAudit
 from omac.tools.compose.state import StateDir, host_id, is_living_run
@@ -99,18 +100,18 @@ def _commands(path: str, findings: Sequence[Damage]) -> list[str]:
     return [f"omac journal {'restore BACKUP' if beyond else 'repair --dry-run'} --journal {quoted(path)}"]
 
 
-def repair(request: RepairRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def repair(request: RepairRequest, environment: Mapping[str, str]) -> int:
     """Show what is damaged, ask, and set it aside. Raises Refusal."""
     state = StateDir.of(environment)
     path = path_in_use(state, environment, request.journal)
     require_repairable(path)  # before its lock is made beside what is no journal
     with state.without_server(path):
-        return _repair(request, path, state, clock)
+        return _repair(request, path, state)
 
 
-def _repair(request: RepairRequest, path: str, state: StateDir, clock: Callable[[], int]) -> int:
+def _repair(request: RepairRequest, path: str, state: StateDir) -> int:
     run, codec = secrets.token_hex(6), codec_of_damaged(state, path)
-    work = Repair(path, host_id(state), run, clock, lambda: System().apply, partial(is_living_run, state), codec)
+    work = Repair(path, host_id(state), run, now_ns, lambda: System().apply, partial(is_living_run, state), codec)
     planned = work.plan(request.positions)
     if not planned:
         print_folded(f"nothing in {path} is damaged")
