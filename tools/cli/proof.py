@@ -89,12 +89,15 @@ class _Form(msgspec.Struct, frozen=True):
 
 def _show_event(text: bytes, known: Sequence[VerifierKey], as_json: bool) -> None:
     event = proven(text, *known)
+    content, checkpoint = event.content, event.checkpoint
     if as_json:
-        times = {"at": rfc3339(event.at), "happened": None if event.happened is None else rfc3339(event.happened)}
-        print_json(event._asdict() | times | {"event": _fields(event), "checkpoint": _data(event.checkpoint)})
+        shown = msgspec.structs.asdict(content) | {"body": event.body, "checkpoint": _data(checkpoint)}
+        del shown["sealed"]
+        times = {"at": rfc3339(content.at), "happened": None if content.happened is None else rfc3339(content.happened)}
+        print_json(shown | times | {"is_late": event.is_late, "event": _fields(event)})
         return
-    print_folded(f"proven: position {event.position} of {event.checkpoint.size} in journal {event.checkpoint.journal}")
-    print_folded(f"  {rfc3339(event.at)} {event.kind} by {event.actor} in {event.stream}", 4)
+    print_folded(f"proven: position {content.position} of {checkpoint.size} in journal {checkpoint.journal}")
+    print_folded(f"  {rfc3339(content.at)} {content.kind} by {content.actor} in {content.stream}", 4)
     print_folded(f"  {_shown(event)}", 4)
     if event.is_late:
         print_line("  its proof was made later than it was recorded")
@@ -102,7 +105,8 @@ def _show_event(text: bytes, known: Sequence[VerifierKey], as_json: bool) -> Non
 
 def _fields(event: ProvenEvent) -> dict[str, Any] | None:
     """The fields of an event by their names; None for a kind that is not known here."""
-    names = KINDS[event.kind][1].__struct_fields__ if event.kind in KINDS else ()
+    kind = event.content.kind
+    names = KINDS[kind][1].__struct_fields__ if kind in KINDS else ()
     if not isinstance(event.body, list) or len(event.body) > len(names):
         return None
     return dict(zip(names, event.body, strict=False))
