@@ -29,9 +29,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-HOOKS = ("deny", "read")
-REFS = ("all", "branch")
-OBJECTS = ("shared",)
 REPOSITORIES_MAX = 100  # nested ones whose files are pinned; all are inspected at the end
 NONE_CLOSED = Closing()
 
@@ -41,11 +38,10 @@ BEHIND_A_LINK = "is behind a link that was not there"
 
 
 class GitChoices(PlainData):
-    """The settings `git.hooks` (of HOOKS), `git.refs` (of REFS) and `git.objects` (of OBJECTS)."""
+    """The settings `git.hooks` and `git.refs`."""
 
     hooks: str = "deny"
     refs: str = "all"
-    objects: str = "shared"
 
 
 class Narrowed:
@@ -100,9 +96,8 @@ def lay_out(
     `obeyed`: paths that others than git read, and the policy pins. Nothing is granted where `closed` returns an access:
     there the rest of the policy decides.
 
-    Raises Refusal: git-unsafe, git-unsupported, misuse; nothing is changed.
+    Raises Refusal: git-unsafe, git-unsupported; nothing is changed.
     """
-    _require_known(choices)
     layout = Layout(workdir)
     layout.agents = is_agents
     pins = Pins(workdir)
@@ -229,20 +224,6 @@ def copy_back(
     for copy in copies:
         refusals += [(f"{copy.path}: {key}", refusal) for key, refusal in copy.copy_back()]
     return refusals
-
-
-def _require_known(choices: GitChoices) -> None:
-    for name, value, known in (
-        ("hooks", choices.hooks, HOOKS),
-        ("refs", choices.refs, REFS),
-        ("objects", choices.objects, OBJECTS),
-    ):
-        if value not in known:
-            why = ""
-            if (name, value) == ("objects", "quarantine"):
-                why = ": the host's status, log, fetch and gc would fail with 'bad object' while a session runs"
-            message = f"git.{name} = {value} is not supported{why}; it may be {' or '.join(known)}"
-            raise Refusal("git-unsupported", message)
 
 
 def _add(

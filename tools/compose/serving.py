@@ -59,7 +59,6 @@ from omac.services.sidecars.supervision import Supervision
 from omac.services.skills.registrar import Registrar
 from omac.tools.compose.agent_process import OF_THE_TERMINAL, Inner
 from omac.tools.compose.approved_copies import prune_copies
-from omac.tools.compose.clock import now_ns
 from omac.tools.compose.command_context import changing_of
 from omac.tools.compose.endpoints import Ready, flat_variables, inherited, variables
 from omac.tools.compose.journals import inbox_of, snapshots_of, to_serve
@@ -108,7 +107,7 @@ class Server:
         self._intake = Intake(inbox_of(self.state, host, path), self.engine)
         self._refusals = Refusals(self.engine)
         signer = Signer(self.state, path, lambda _: self.secrets, trio.from_thread.run, BACKGROUND_WAIT_S)
-        self._checkpoints = Checkpointing(self.engine, partial(signer.checkpoint, now_ns))
+        self._checkpoints = Checkpointing(self.engine, signer.checkpoint)
         witness = witness_of(self._policies.resolved, signer)
         self._witnessing = Witnessing(self.engine, witness, partial(last_note, path, host))
         choice = cast("Choice", self._policies.resolved["secrets.store"].value)

@@ -268,16 +268,6 @@ def test_reftable(tmp_path: Path, home: Path) -> None:
         assert caught.value.reason == "git-unsupported"
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "choices"),
-    [("objects", "quarantine", "shared"), ("hooks", "run", "deny or read"), ("refs", "none", "all or branch")],
-)
-def test_choices_that_are_not_there(name: str, value: str, choices: str, tmp_path: Path, home: Path) -> None:
-    """A choice that does not exist is refused by name, and the refusal lists the choices."""
-    with pytest.raises(Refusal, match=rf"^git\.{name} = {value} is not supported.*; it may be {choices}$"):
-        _look(tmp_path, home, **{name: value})
-
-
 FOLDERS = ("core.hooksPath", "init.templateDir")
 
 
