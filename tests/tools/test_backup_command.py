@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import re
+import shlex
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -53,6 +55,19 @@ def test_from_loss_back_to_work(omac: Omac, tmp_path: Path) -> None:
     assert position(omac) == made["position"]
     assert "echo" in omac.ok("approvals")
     assert [skill["name"] for skill in omac.serve().activate(project)["skills"]] == ["echo"]
+
+
+def test_a_backup_that_was_changed(omac: Omac, tmp_path: Path) -> None:
+    """A backup with another event than was recorded can be restored, and the command that omac prints next finds it."""
+    omac.approve(omac.project("shop"))
+    copy = tmp_path / "copy.db"
+    omac.ok("journal", "backup", str(copy))
+    with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+        connection.execute("UPDATE event SET at = at + 1 WHERE position = 1")
+    (command,) = re.findall("next: omac (.*)  #", omac.ok("journal", "restore", str(copy), "--yes"))
+    found = omac.run(*shlex.split(command))
+    assert found.status == 10, found
+    assert "position 1: its event is not what was recorded" in found.out
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from functools import partial
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import counted
 from omac.journal.backup import Copy, inspect, put_back
 from omac.journal.file import JournalInCreation
@@ -60,6 +60,8 @@ def restore(source: str, journal_path: str | None, yes: bool, environment: Mappi
         done = restore_with_keys(state, copy, path)
     print_folded(f"{path} is restored to position {copy.position}")
     _show(done)
+    where = f" --journal {quoted(path)}" if journal_path is not None else ""
+    print_line(f"next: omac audit verify{where}  # whether its events are what was recorded")
     return 0
 
 
