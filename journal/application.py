@@ -5,24 +5,20 @@ command that opened the journal itself; only the execution path (`omac.services.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from eventsourcing.application import Application
 from eventsourcing.persistence import ApplicationRecorder, InfrastructureFactory, Mapper
 from eventsourcing.utils import Environment
 
-from omac.domain.kernel.event import Cause, Draft, Event, Latest, Recorded, Spooled
-from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.event import Cause, Draft, Event, Recorded, Spooled
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.codec import EncodedEvent
 from omac.journal.judgement import Conflict, Conflicts, Envelope
 from omac.journal.mapper import EventMapper
-from omac.journal.reader import history, load, records
+from omac.journal.reader import Records
 from omac.journal.sql_recorder import SqlRecorder
-
-State = TypeVar("State")
-Evolve = Callable[[State, Event], State]
 
 
 class CommitGroup(msgspec.Struct, frozen=True, gc=False):
@@ -37,12 +33,13 @@ class CommitGroup(msgspec.Struct, frozen=True, gc=False):
     stored: Sequence[EncodedEvent]
 
 
-class Journal(Application[str]):
+class Journal(Records, Application[str]):
     """A journal that is open. `run` names the process that appends; `clock` gives nanoseconds since 1970 UTC."""
 
     def __init__(self, recorder: SqlRecorder, run: str, clock: Callable[[], int]) -> None:
         self.store = recorder
-        self.codec = EventMapper()
+        self._reader = recorder.reader
+        self.codec = self._mapper = EventMapper()
         self.run = run
         self.clock = clock
         super().__init__()
@@ -52,7 +49,7 @@ class Journal(Application[str]):
         return Environment(name, {})
 
     def construct_factory(self, env: Environment) -> InfrastructureFactory[Any]:
-        return _Factory(env, self.store, self.codec)
+        return _Factory(env, self.store, self._mapper)
 
     def construct_transcoder(self) -> Any:
         """The codec does its work."""
@@ -61,23 +58,6 @@ class Journal(Application[str]):
     def close(self) -> None:
         super().close()
         self.store.close()
-
-    def records(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
-        """All records above position `after`, up to `until`, in order. Raises Refusal for what cannot be read."""
-        return records(self.store.reader, self.codec, after, until)
-
-    def folded(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
-        """Return all records above position `after`, up to `until`, in order, for a fold of a state (`Codec.folding`).
-        Raises Refusal."""
-        return records(self.store.reader, self.codec.folding(), after, until)
-
-    def history(self, stream: StreamId) -> list[Recorded]:
-        """The records of an aggregate, in order. Raises Refusal."""
-        return history(self.store.reader, self.codec, stream)
-
-    def load(self, stream: StreamId, initial: State, evolve: Evolve[State]) -> Latest[State]:
-        """The state of an aggregate and its version; the initial state and 0 when it has no events."""
-        return load(self.store.reader, self.codec, stream, initial, evolve)
 
     def envelope(self, cause: Cause, spooled: Spooled | None = None) -> Envelope:
         """Return the envelope for events that are appended now; `spooled` is the file that they come from."""

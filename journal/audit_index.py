@@ -1,5 +1,4 @@
-"""The index of the audit: rows that ended, in a SQLite database that can be deleted at any time. The same file has the
-causes and conversations of records (`journal/link_index.py`).
+"""The index of the audit: rows that ended, in a SQLite database that can be deleted at any time.
 
 It holds nothing that the journal does not: an index that is missing, damaged, of another journal or of another form
 is made again. Rows, the state of the fold and the position they reach are committed together, so an index that was
@@ -27,10 +26,6 @@ CREATE INDEX row_at ON row (at);
 CREATE INDEX row_skill ON row (skill, at);
 CREATE INDEX row_session ON row (session, at);
 CREATE INDEX row_outcome ON row (outcome, at);
-CREATE TABLE linked (name TEXT, position INTEGER, digest BLOB, repaired INTEGER, pruned INTEGER);
-CREATE TABLE link (position INTEGER PRIMARY KEY, cause INTEGER, correlation TEXT);
-CREATE INDEX link_cause ON link (cause) WHERE cause IS NOT NULL;
-CREATE INDEX link_correlation ON link (correlation) WHERE correlation IS NOT NULL;
 """
 
 
@@ -56,7 +51,7 @@ class IndexedRow(NamedTuple):
     body: bytes
 
 
-class Index:
+class AuditIndex:
     """An index in the file `path`, of what `name` says: a journal, and the form of what is indexed."""
 
     def __init__(self, path: str, name: str) -> None:
@@ -65,10 +60,6 @@ class Index:
 
     def close(self) -> None:
         self._connection.close()
-
-
-class AuditIndex(Index):
-    """The index of rows."""
 
     def progress(self) -> IndexProgress | None:
         """Return how far it is; None for an empty one."""
@@ -169,8 +160,6 @@ def _opened(path: str) -> sqlite3.Connection:
             connection.executescript(f"BEGIN IMMEDIATE;{_TABLES}COMMIT;")
         connection.execute("SELECT name, position, digest, begun, state FROM progress").fetchone()
         connection.execute("SELECT number, ended, at, skill, session, outcome, body FROM row LIMIT 1").fetchone()
-        connection.execute("SELECT name, position, digest, repaired, pruned FROM linked").fetchone()
-        connection.execute("SELECT position, cause, correlation FROM link LIMIT 1").fetchone()
     except UnicodeDecodeError as error:  # what SQLite says of a damaged schema has its bytes in it
         connection.close()
         raise sqlite3.DatabaseError("malformed: its schema is no text") from error

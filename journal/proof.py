@@ -44,19 +44,10 @@ class EventProof(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class ProvenEvent(NamedTuple):
-    """An event as its leaf says it was recorded; times in nanoseconds since 1970 UTC. `is_late`: the leaf came later
-    than the event, so the time before is not proven."""
+    """The content of a leaf, and its `body` as it is shown. `is_late`: the leaf came later than the event, so the time
+    before is not proven."""
 
-    position: int
-    stream: str
-    version: int | None
-    kind: str
-    at: int
-    run: str
-    actor: str
-    correlation: str | None
-    causation: int | None
-    happened: int | None
+    content: LeafContent
     body: Any
     checkpoint: Checkpoint
     is_late: bool
@@ -114,11 +105,7 @@ def proven(text: bytes, *keys: VerifierKey) -> ProvenEvent:
         require_committed(content.kind, content.body, proof.openings)
     except (ValueError, Refusal) as problem:
         raise _no_proof(str(problem)) from None
-    return ProvenEvent(
-        content.position, content.stream, content.version, content.kind, content.at, content.run, content.actor,
-        content.correlation, content.causation, content.happened, _values(content, proof.openings), checkpoint,
-        content.position <= checkpoint.late,
-    )  # fmt: skip
+    return ProvenEvent(content, _values(content, proof.openings), checkpoint, content.position <= checkpoint.late)
 
 
 def _values(content: LeafContent, openings: tuple[Opening, ...]) -> Any:

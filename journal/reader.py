@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,7 +24,7 @@ from omac.journal.segment import NAMES, Segment
 from omac.journal.subject_ciphers import UNREADABLE, KeysOf
 
 PAGE = 1_000
-LINKS_PAGE = 10_000
+CAUSES_PAGE = 10_000
 
 State = TypeVar("State")
 
@@ -52,22 +52,6 @@ COLUMNS = (
 )  # fmt: skip
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM event"  # noqa: S608  # our own names
 _NAMED = tuple(map(COLUMNS.index, NAMES))
-
-
-class Records(Protocol):
-    """A journal that can be read while other processes write to it."""
-
-    def records(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
-        """Return all records above position `after`, up to `until`, in order. Raises Refusal."""
-        ...
-
-    def folded(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
-        """Return the same for a fold of a state (`Codec.folding`). Raises Refusal."""
-        ...
-
-    def load(self, stream: StreamId, initial: State, evolve: Callable[[State, Event], State]) -> Latest[State]:
-        """Return the state of an aggregate and its version; the initial state and 0 when it has no events."""
-        ...
 
 
 class Reader:
@@ -150,14 +134,11 @@ class Reader:
         named = [(self._texts[kind], number) for kind, number in counts.items() if kind in self._texts]
         return iter(sorted(named, key=lambda pair: (-pair[1], pair[0])))
 
-    def links(self, after: int, until: int) -> list[tuple[int, int | None, str | None]]:
-        """Return the positions above `after`, up to `until`, that have a cause or a conversation, and these, in
-        order."""
-        query = (
-            "SELECT position, nullif(causation, 0), correlation FROM event WHERE position > ? AND position <= ? "
-            "AND (causation > 0 OR correlation IS NOT NULL) ORDER BY position"
-        )
-        return self._rows(query, after, until)
+    def causes(self, after: int, until: int, earliest: int) -> list[tuple[int, int]]:
+        """Return the positions above `after`, up to `until`, whose cause is at position `earliest` or behind it, and
+        these, in order."""
+        query = "SELECT position, causation FROM event WHERE position > ? AND position <= ? AND causation >= ?"
+        return self._rows(f"{query} ORDER BY position", after, until, earliest)
 
     def correlated(self, correlation: str, limit: int) -> list[int]:
         """Return the first positions of a conversation."""
@@ -254,16 +235,70 @@ def _of_stream(connection: JournalConnection, stream: int) -> tuple[int, int]:
     return sealed, ALL[1]
 
 
-class ReadJournal:
+class Records:
+    """The records of a journal, which other processes may write to meanwhile: by the rows of `_reader`."""
+
+    _reader: Reader
+    codec: Codec
+
+    def records(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
+        """Return all records above position `after`, up to `until`, in order. Raises Refusal for one that cannot be
+        read or is missing."""
+        return self._records(self.codec, after, until)
+
+    def folded(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
+        """Return the same for a fold of a state (`Codec.folding`). Raises Refusal."""
+        return self._records(self.codec.folding(), after, until)
+
+    def history(self, stream: StreamId) -> list[Recorded]:
+        """Return the records of an aggregate, in order. Raises Refusal."""
+        return [self._recorded(row) for row in self._reader.versions(stream)]
+
+    def load(self, stream: StreamId, initial: State, evolve: Callable[[State, Event], State]) -> Latest[State]:
+        """Return the state of an aggregate and its version; the initial state and 0 when it has no events."""
+        entry, path = Latest(initial), self._reader.path
+        for row in self._reader.versions(stream):
+            if row.originator_version != entry.version + 1:
+                raise damaged(path, f"version {entry.version + 1} of {stream} is missing")
+            event = self._recorded(row).event
+            emptied = type(event) is PositionEmptied  # it counts as a version, and changes nothing
+            try:
+                state = entry.state if emptied else evolve(entry.state, event)
+            except KeyError as error:  # of every aggregate's rules
+                version = f"version {row.originator_version} of {stream}, at position {row.id},"
+                raise damaged(path, f"{version} cannot follow: {error.args[0]}") from error
+            entry = Latest(state, row.originator_version or 0)
+        return entry
+
+    def _records(self, codec: Codec, after: int, until: int | None) -> Iterator[Recorded]:
+        reader = self._reader
+        while rows := reader.select(after, PAGE, until):
+            for row in rows:
+                after += 1
+                while row.id != after:
+                    if row.id < after or (record := reader.pruned_record(after)) is None:
+                        raise damaged(reader.path, f"position {after} is missing")
+                    yield record
+                    after += 1
+                yield recorded(reader.path, codec, row)
+        while until is not None and after < until and (record := reader.pruned_record(after + 1)) is not None:
+            after += 1  # the last of those that are asked for were dropped
+            yield record
+
+    def _recorded(self, row: StoredRow) -> Recorded:
+        return recorded(self._reader.path, self.codec, row)
+
+
+class ReadJournal(Records):
     """A journal that is open to read only; `store` is its file, `mark` what is known of it. `keys` gives those of a
     journal's personal fields, by its id; without them these are read as erased."""
 
     def __init__(self, path: str, mark: Mark | None = None, keys: KeysOf | None = None) -> None:
-        self.store = Reader(path, mark)
-        self._codec = Codec()
+        self.store = self._reader = Reader(path, mark)
+        self.codec = Codec()
         try:
             if keys is not None:
-                self._codec.commitments = Commitments(keys(self.store.journal_id()))
+                self.codec.commitments = Commitments(keys(self.store.journal_id()))
         except BaseException:
             self.store.close()
             raise
@@ -271,19 +306,11 @@ class ReadJournal:
     def close(self) -> None:
         self.store.close()
 
-    def records(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
-        """Return all records above position `after`, up to `until`, in order. Raises Refusal."""
-        return records(self.store, self._codec, after, until)
-
-    def folded(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
-        """Return the same for a fold of a state (`Codec.folding`). Raises Refusal."""
-        return records(self.store, self._codec.folding(), after, until)
-
     def of_kinds(self, kinds: Sequence[str], after: int = 0) -> Iterator[Recorded]:
         """Return the records of some kinds above position `after`, in order. Raises Refusal."""
         while rows := self.store.select(after, PAGE, kinds=kinds):
             for row in rows:
-                yield recorded(self.store.path, self._codec, row)
+                yield self._recorded(row)
             after = rows[-1].id
 
     def readable_of_kinds(self, kinds: Sequence[str]) -> Iterator[Recorded]:
@@ -294,7 +321,7 @@ class ReadJournal:
                 while rows := self.store.select(start, PAGE, end, kinds):
                     for row in rows:
                         with suppress(Refusal):
-                            yield recorded(self.store.path, self._codec, row)
+                            yield self._recorded(row)
                     start = rows[-1].id
 
     def at(self, position: int) -> Recorded | None:
@@ -303,66 +330,18 @@ class ReadJournal:
 
     def caused_by(self, positions: Collection[int]) -> Iterator[int]:
         """Yield the positions of all that follows from these records, in order. Raises Refusal."""
-        causes, after, head = set(positions), min(positions, default=0), self.store.head()
+        causes, head = set(positions), self.store.head()
+        earliest = after = min(positions, default=head)
         while after < head:
-            for position, cause, _ in self.store.links(after, after + LINKS_PAGE):
+            for position, cause in self.store.causes(after, after + CAUSES_PAGE, earliest):
                 if cause in causes and cause < position:
                     causes.add(position)
                     yield position
-            after += LINKS_PAGE
+            after += CAUSES_PAGE
 
     def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
         """Return the first positions of a conversation. Raises Refusal."""
         return self.store.correlated(correlation, limit)
-
-    def history(self, stream: StreamId) -> list[Recorded]:
-        """Return the records of an aggregate, in order. Raises Refusal."""
-        return history(self.store, self._codec, stream)
-
-    def load(self, stream: StreamId, initial: State, evolve: Callable[[State, Event], State]) -> Latest[State]:
-        """Return the state of an aggregate and its version; the initial state and 0 when it has no events."""
-        return load(self.store, self._codec, stream, initial, evolve)
-
-
-def load(
-    reader: Reader, codec: Codec, stream: StreamId, initial: State, evolve: Callable[[State, Event], State]
-) -> Latest[State]:
-    """Return the state of an aggregate and its version; the initial state and 0 when it has no events."""
-    entry = Latest(initial)
-    for row in reader.versions(stream):
-        if row.originator_version != entry.version + 1:
-            raise damaged(reader.path, f"version {entry.version + 1} of {stream} is missing")
-        event = recorded(reader.path, codec, row).event
-        emptied = type(event) is PositionEmptied  # it counts as a version, and changes nothing
-        try:
-            state = entry.state if emptied else evolve(entry.state, event)
-        except KeyError as error:  # of every aggregate's rules
-            version = f"version {row.originator_version} of {stream}, at position {row.id},"
-            raise damaged(reader.path, f"{version} cannot follow: {error.args[0]}") from error
-        entry = Latest(state, row.originator_version or 0)
-    return entry
-
-
-def history(reader: Reader, codec: Codec, stream: StreamId) -> list[Recorded]:
-    """Return the records of an aggregate, in order. Raises Refusal."""
-    return [recorded(reader.path, codec, row) for row in reader.versions(stream)]
-
-
-def records(reader: Reader, codec: Codec, after: int, until: int | None) -> Iterator[Recorded]:
-    """Return all records above position `after`, up to `until`, in order. Raises Refusal for one that cannot be read or
-    is missing."""
-    while rows := reader.select(after, PAGE, until):
-        for row in rows:
-            after += 1
-            while row.id != after:
-                if row.id < after or (record := reader.pruned_record(after)) is None:
-                    raise damaged(reader.path, f"position {after} is missing")
-                yield record
-                after += 1
-            yield recorded(reader.path, codec, row)
-    while until is not None and after < until and (record := reader.pruned_record(after + 1)) is not None:
-        after += 1  # the last of those that are asked for were dropped
-        yield record
 
 
 def wrong_type(

@@ -27,7 +27,7 @@ WRITES_SQL = {
     f"journal/{name}.py" for name in ("sql_recorder", "leaves", "judgement", "store", "format", "repair", "backup")
 }
 WRITES_SQL |= {"journal/row_insert.py"}  # for the recorder
-WRITES_SQL |= {"journal/audit_index.py", "journal/link_index.py", "journal/segment.py"}  # in files of their own
+WRITES_SQL |= {"journal/audit_index.py", "journal/segment.py"}  # in files of their own
 WRITES_SQL |= {"journal/sealing.py"}
 WRITES_EVENTS = {
     "journal/repair.py",  # replaces rows in a transaction of its own

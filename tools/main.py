@@ -27,7 +27,6 @@ from omac.tools.cli import (
 )
 from omac.tools.cli.host_only import require_host
 from omac.tools.cli.plain_typer import DIRECTORY_HELP, CommandGroup, Commands, JournalPath, Json
-from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.carrying_out import INTERRUPTED, carry_out
 from omac.tools.terminal.invocation import Invocation, current, working_for
 
@@ -267,7 +266,7 @@ def replay(
     """
     from omac.tools.cli.replay import run
 
-    return run(at, journal, json, current().environment, now_ns)
+    return run(at, journal, json, current().environment)
 
 
 @app.command()
@@ -285,7 +284,7 @@ def erase(
     """
     from omac.tools.cli.erase import EraseOptions, run
 
-    return run(EraseOptions(directory, yes, journal, json), current().environment, now_ns)
+    return run(EraseOptions(directory, yes, journal, json), current().environment)
 
 
 @app.command()

@@ -1,10 +1,6 @@
-"""The system's keychain: which one that is, and checks that hold for each.
+"""A port to the system's keychain, the Secret Service of a Linux desktop, and checks of what it did.
 
-Only three kinds are ever used: the Secret Service of a Linux desktop, the macOS keychain and the Windows credential
-manager. keyring's choice by priority is not asked: it may fall on a plain file, on a chain, or on nothing.
-
-No call here prompts, but `unlock`. macOS is the exception: it may ask its user whether omac may use an entry that
-another program made.
+No call prompts, but `unlock`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,22 +27,6 @@ class Keychain(Protocol):
 
     def unlock(self) -> None:
         """Open it; this may prompt. Raises Refusal (keychain-locked) when it stays locked."""
-
-
-def system_keychain(
-    platform: str, environment: Mapping[str, str], *, timeout_s: float, prompt_timeout_s: float
-) -> Keychain:
-    """The keychain of a machine, whether it is there or not. Raises Refusal (keychain-unavailable)."""
-    # Imported on first use: jeepney is there on Linux only, and keyring takes a fifth of a second.
-    if platform in ("darwin", "win32"):
-        from omac.adapters.credentials.library_keychain import LibraryKeychain
-
-        return LibraryKeychain.of(platform)
-    try:
-        from omac.adapters.credentials.secret_service import SecretService
-    except ImportError:
-        raise refusals.unavailable(f"omac supports none on {platform}") from None
-    return SecretService(environment, timeout_s=timeout_s, prompt_timeout_s=prompt_timeout_s)
 
 
 def write_checked(keychain: Keychain, service: str, values: Mapping[str, Hidden]) -> None:

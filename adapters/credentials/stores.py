@@ -5,7 +5,6 @@ the refusal that is raised here knows neither the error nor the frames behind it
 """
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal, TypeVar
@@ -13,7 +12,7 @@ from typing import Literal, TypeVar
 import trio
 
 from omac.adapters.credentials import refusals
-from omac.adapters.credentials.keychain import Keychain, remove_checked, system_keychain, write_checked
+from omac.adapters.credentials.keychain import Keychain, remove_checked, write_checked
 from omac.adapters.credentials.keys import KeyAtHand, key_at_hand, key_of
 from omac.adapters.credentials.vault import Vault
 from omac.adapters.credentials.vault_format import VaultKey
@@ -155,9 +154,11 @@ class SecretStores:
             raise Refusal("vault-locked", message, fix=["omac unlock"]) from None
 
     def _system_keychain(self) -> Keychain:
-        return self._keychain or system_keychain(
-            sys.platform, self._environment, timeout_s=self._timeout_s, prompt_timeout_s=self._prompt_timeout_s
-        )
+        if self._keychain is not None:
+            return self._keychain
+        from omac.adapters.credentials.secret_service import SecretService  # late: a start without it need not load it
+
+        return SecretService(self._environment, timeout_s=self._timeout_s, prompt_timeout_s=self._prompt_timeout_s)
 
     async def _in_keychain(
         self, work: Callable[[Keychain], T], timeout_s: float | None = None, *, instead: bool = True

@@ -229,5 +229,7 @@ class Vault:
         except Unsealable as error:
             raise Refusal("value-refused", f"the vault {self.path} is unchanged: {error}") from None
         except OSError as error:
-            message = f"the vault {self.path} cannot be used, and is unchanged: {error.strerror}"
+            message = (
+                f"the vault {self.path} cannot be used: {error.strerror}; a change is in it as a whole, or not at all"
+            )
             raise Refusal("vault-unusable", message, fix=[write_command(error, os.path.dirname(self.path))]) from None

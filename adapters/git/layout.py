@@ -11,14 +11,13 @@ from __future__ import annotations
 import os
 import stat
 
-from omac.adapters.git import around, config_targets, pointers, program, refs
+from omac.adapters.git import around, config_targets, pointers, program, refs, reftable
 from omac.adapters.git.config_copies import ConfigCopy
 from omac.adapters.git.folders import SHARED, Folders
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identify, mode_of
 from omac.adapters.git.skipped_hooks import SkippedHooks
 from omac.adapters.git.tree import TreeContents, walk
-from omac.adapters.linux import host_programs
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.kernel import PlainData
 from omac.domain.kernel.paths import below, below_any
@@ -30,12 +29,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-HOOKS = ("deny", "read")
-REFS = ("all", "branch")
-OBJECTS = ("shared",)
 REPOSITORIES_MAX = 100  # nested ones whose files are pinned; all are inspected at the end
 NONE_CLOSED = Closing()
-REFTABLE_GIT = (2, 45)  # the first git that reads the format
 
 
 BY_GIT = "git, as its settings name it,"  # obeys a file
@@ -43,11 +38,10 @@ BEHIND_A_LINK = "is behind a link that was not there"
 
 
 class GitChoices(PlainData):
-    """The settings `git.hooks` (of HOOKS), `git.refs` (of REFS) and `git.objects` (of OBJECTS)."""
+    """The settings `git.hooks` and `git.refs`."""
 
     hooks: str = "deny"
     refs: str = "all"
-    objects: str = "shared"
 
 
 class Narrowed:
@@ -102,9 +96,8 @@ def lay_out(
     `obeyed`: paths that others than git read, and the policy pins. Nothing is granted where `closed` returns an access:
     there the rest of the policy decides.
 
-    Raises Refusal: git-unsafe, git-unsupported, misuse; nothing is changed.
+    Raises Refusal: git-unsafe, git-unsupported; nothing is changed.
     """
-    _require_known(choices)
     layout = Layout(workdir)
     layout.agents = is_agents
     pins = Pins(workdir)
@@ -233,20 +226,6 @@ def copy_back(
     return refusals
 
 
-def _require_known(choices: GitChoices) -> None:
-    for name, value, known in (
-        ("hooks", choices.hooks, HOOKS),
-        ("refs", choices.refs, REFS),
-        ("objects", choices.objects, OBJECTS),
-    ):
-        if value not in known:
-            why = ""
-            if (name, value) == ("objects", "quarantine"):
-                why = ": the host's status, log, fetch and gc would fail with 'bad object' while a session runs"
-            message = f"git.{name} = {value} is not supported{why}; it may be {' or '.join(known)}"
-            raise Refusal("git-unsupported", message)
-
-
 def _add(
     layout: Layout,
     folders: Folders,
@@ -261,7 +240,9 @@ def _add(
     settings = config_targets.TargetSettings()
     settings.add(f"{common}/config", home)
     settings.add(f"{git}/config.worktree", home)
-    _require_format(common, settings)
+    is_reftable = reftable.is_used(settings.pairs)
+    if is_reftable:
+        reftable.require_git(common)
     if repository.kind == LINKED and not below(common, workdir):
         session = next((known for known in layout.sessions if known.common == common), None)
         if session is None:
@@ -271,6 +252,8 @@ def _add(
         folders.linked(git, common, session.folder, refs=session.narrowed)
     else:
         folders.whole_folder(common, outside=not below(common, workdir))
+        if is_reftable:
+            folders.warnings.append(reftable.NO_COMMITS.format(common))
     if repository.kind not in (PLAIN, BARE):
         folders.pin_pointer(repository.dot)
     settings.pairs += users.pairs
@@ -307,34 +290,6 @@ def _add_nested(
         # An agent's worktree outlives its project, and gets nothing anyway: that is no news at every launch.
         is_worktree = layout.agents and stat.S_ISREG(mode_of(f"{root}/.git"))
         return [] if is_worktree else [f"nothing is granted for {root}: {refusal.message}"]
-
-
-def _require_format(common: str, settings: config_targets.TargetSettings) -> None:
-    """Raise Refusal (git-unsupported) for reftable where git is too old to have been tested with it. Its settings say
-    so, not a folder of that name, which a program can make."""
-    if not any(key == "extensions.refstorage" and value.startswith("reftable") for key, value, _ in settings.pairs):
-        return
-    import subprocess
-
-    try:
-        environment = program.environment(os.environ)
-        printed = subprocess.run(
-            [host_programs.find("git") or "git", "--version"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=False,
-            env=environment,
-            cwd="/",
-        ).stdout
-        version = tuple(int(part) for part in printed.split()[2].split(".")[:2])
-    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
-        printed, version = "no git", (0, 0)
-    if version < REFTABLE_GIT:
-        message = (
-            f"{common} has a reftable, which needs git 2.45 or later; this machine has {printed.strip() or 'no git'}"
-        )
-        raise Refusal("git-unsupported", message, fix=["git refs migrate --ref-format=files  # with git 2.46 or later"])
 
 
 def _pin_configured(folders: Folders, settings: config_targets.TargetSettings, root: str, home: str) -> None:

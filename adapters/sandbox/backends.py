@@ -116,8 +116,6 @@ Backend = Bubblewrap | LandlockOnly
 
 def chosen(request: SandboxRequest, policy: Policy) -> Backend:
     """The backend for a settled request. Raises Refusal (sandbox-unavailable)."""
-    if sys.platform == "darwin":
-        raise Refusal("sandbox-unavailable", "launching under Seatbelt is not there yet", fix=["omac sandbox doctor"])
     if request.backend == "landlock":
         return LandlockOnly(weaker_git=request.weaker_git)
     if program := host_programs.find("bwrap"):

@@ -29,13 +29,11 @@ EXAMPLES = {"pids": 1000.0, "memory": 4.0 * 2**30, "cpu": 1.0, "files": 1024.0, 
 
 
 def machine(search: str = host_programs.SEARCHED) -> Machine:
-    """Return all facts, in some 50 ms; elsewhere than on Linux there are none. Raises Refusal (sandbox-failed).
+    """Return all facts, in some 50 ms. Raises Refusal (sandbox-failed).
 
     `search` are the folders, separated by colons, where bubblewrap may be.
     """
     uname = os.uname()
-    if uname.sysname != "Linux":
-        return Machine(system=uname.sysname, uid=os.geteuid(), kernel=uname.release, architecture=uname.machine)
     bwrap = host_programs.on_path("bwrap", search)
     lacks = _lacking(bwrap) if bwrap else ()
     tried, writable = _try(bwrap) if bwrap and not lacks else ("", "")

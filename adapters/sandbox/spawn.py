@@ -7,7 +7,6 @@ from __future__ import annotations
 import _thread
 import errno
 import os
-import sys
 
 from omac.adapters.sandbox.terminal import IGNORED_BY_PYTHON, PASSED_ON
 
@@ -85,7 +84,7 @@ class SandboxParent:
 def withhold_descriptors() -> None:
     """Let no program that omac starts have what whoever started omac had open, beyond the standard streams. Raises
     OSError."""
-    for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"):
+    for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
             try:
                 os.set_inheritable(int(name), False)

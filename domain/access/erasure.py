@@ -9,8 +9,6 @@ Rules
 3. Keys are recorded by their ids, which say nothing about them. So a backup brings none of them back.
 """
 
-from typing import assert_never
-
 import msgspec
 
 from omac.domain.kernel.aggregate import Aggregate
@@ -67,8 +65,6 @@ def decide(command: Command, state: Subject) -> list[Event]:
             if state.requested is None:
                 raise Refusal("out-of-order", "no erasure is under way")
             return [SubjectErased(state.requested.workdir, state.requested.keys)]
-        case _:
-            assert_never(command)
 
 
 def evolve(state: Subject, event: Event) -> Subject:

@@ -12,7 +12,6 @@ Rules
 """
 
 from collections.abc import Mapping
-from typing import assert_never
 
 import msgspec
 
@@ -61,8 +60,6 @@ def react(state: Directory, sidecars: Mapping[str, Sidecar]) -> list[Effect]:
             return [FinishDeactivating()]
         case "offline":
             return []
-        case _:
-            assert_never(state.status)
 
 
 def _steer(state: Directory, sidecars: Mapping[str, Sidecar]) -> list[Effect]:

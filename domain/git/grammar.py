@@ -160,6 +160,7 @@ _OF_OBJECTS = [
     Rule("objects/info/alternates", "alternates", NOBODY, RESTORE),
     Rule("objects/info/http-alternates", "alternates", NOBODY, RESTORE),
     Rule("objects/loose-object-idx"),
+    *(Rule(f"objects/{name}.lock", is_lock=True) for name in ("maintenance", "schedule")),
 ]
 _OF_A_REPOSITORY = [
     Rule("config", "config", NOBODY, RESTORE, clean_by="without_problems"),

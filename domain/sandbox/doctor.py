@@ -59,7 +59,6 @@ class LimitFact:
 class Machine:
     """Facts, as they were found. An empty text means: not there."""
 
-    system: str = "Linux"  # as of uname -s
     uid: int
     kernel: str  # as of uname -r
     architecture: str
@@ -92,8 +91,6 @@ class Diagnosis:
 
 def findings(machine: Machine) -> tuple[Diagnosis, ...]:
     """All findings, in the order in which a person would mend them."""
-    if machine.system != "Linux":
-        return (Diagnosis("system", FAIL, f"omac has no sandbox for {machine.system} yet"),)
     return (
         *_system(machine),
         _bubblewrap(machine),

@@ -9,6 +9,8 @@ Rules
 3. A name alone passes the host's value. It is refused where that value makes other programs run code: such a value has
    to be written out.
 4. Proxies pass as they are where the network is the host's: without them there is no way out.
+5. git tidies a repository up before its command returns: in the background it would be killed with the sandbox, half
+   done, and leave its locks.
 """
 
 from __future__ import annotations
@@ -42,6 +44,13 @@ _BLOCKED = """
     OP_CONNECT_TOKEN OP_SERVICE_ACCOUNT_TOKEN PERL5DB PERL5LIB PERL5OPT PROMPT_COMMAND PS4 PYTHONHOME PYTHONPATH
     PYTHONSTARTUP RUBYLIB RUBYOPT SHELLOPTS SSH_ASKPASS SUDO_ASKPASS ZDOTDIR _JAVA_OPTIONS
 """
+GIT = {  # git-config(1); the second setting since git 2.47
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "gc.autoDetach",
+    "GIT_CONFIG_VALUE_0": "false",
+    "GIT_CONFIG_KEY_1": "maintenance.autoDetach",
+    "GIT_CONFIG_VALUE_1": "false",
+}
 ORDINARY = tuple(f"{_ORDINARY}{_TOOLCHAINS}".split())  # the latter: where toolchains are installed
 CERTIFICATES = tuple(_CERTIFICATES.split())  # they name a file or folder of certificates that a library trusts
 PROXIES = tuple(_PROXIES.split())
@@ -68,7 +77,7 @@ def filtered(
     What is given counts more than the host's, an addition more than both. Raises Refusal (misuse) for a name
     that nobody may pass.
     """
-    passed = {name: value for name, value in host.items() if name.startswith("LC_") and _NAME.issuperset(name)}
+    passed = {name: value for name, value in host.items() if name.startswith("LC_") and _NAME.issuperset(name)} | GIT
     names = (*ORDINARY, *CERTIFICATES, *auth, *(PROXIES if network == "host" else ()))
     passed.update((name, host[name]) for name in names if name in host)
     for variable in given:

@@ -9,7 +9,7 @@ Rules
 3. The record is of who changed what; which word holds is read from the files (`omac.domain.settings.settings`).
 """
 
-from typing import Literal, assert_never
+from typing import Literal
 
 import msgspec
 
@@ -98,8 +98,6 @@ def decide(command: Command, state: SettingState) -> list[Event]:
             return [SettingChanged(request.name, request.value, request.origin)]
         case ReportFailure(why):
             return [SettingChangeFailed(_pending_request(state).name, why)]
-        case _:
-            assert_never(command)
 
 
 def _pending_request(state: SettingState) -> SettingChangeRequested:

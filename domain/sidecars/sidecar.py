@@ -11,7 +11,7 @@ Rules
 """
 
 from collections.abc import Mapping
-from typing import Literal, assert_never
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -316,8 +316,6 @@ def decide(command: Command, state: Sidecar) -> list[Event]:
             return [StopRequested(why)] if state.live and state.status != "stopping" else []
         case ReportStopped():
             return [Stopped()] if state.status == "stopping" else []
-        case _:
-            assert_never(command)
 
 
 def _decide_exit(command: ReportExit, state: Sidecar) -> list[Event]:

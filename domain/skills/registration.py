@@ -16,7 +16,7 @@ Rules
    after the command was read, and an agent may put other files there in between.
 """
 
-from typing import Literal, assert_never
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -220,8 +220,6 @@ def decide(command: Command, state: Registration) -> list[Event]:
             if state.found is None and state.approved is None:
                 return []
             return [*decide(Revoke("deregistered"), state), Deregistered()]
-        case _:
-            assert_never(command)
 
 
 def _registered(code: Code, workdir: str) -> list[Event]:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import assert_never
 
 import trio
 
@@ -115,8 +114,6 @@ class Activation:
                 )
             case reaction.FinishDeactivating():
                 await self._execute(stream, directory.FinishDeactivation())
-            case _:
-                assert_never(effect)
 
     async def _reload(self, stream: StreamId, generation: int, cause: Cause) -> None:
         """A person changed something about this directory: look at it again, once `generation` has settled."""

@@ -13,7 +13,6 @@ from omac.domain.credentials import credential
 from omac.domain.credentials.credential import DEFAULTS, Credential
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON
-from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.legacy import go_import
@@ -86,8 +85,7 @@ class RecordedState:
 class GoImport:
     """The use case. `old` is what was read, `literal` the workdir as it was typed, links and all.
 
-    `see` reads a skill folder; `kept` does the same for the old omac's copy of an approved skill, by name and hash;
-    `plain` undoes how the old omac's keychain spells a value.
+    `see` reads a skill folder; `kept` does the same for the old omac's copy of an approved skill, by name and hash.
     """
 
     _old: Old
@@ -96,7 +94,6 @@ class GoImport:
     _secrets: Secrets
     _see: See
     _kept: Callable[[str, str], Seen]
-    _plain: Callable[[Hidden], Hidden]
     _refusals: dict[str, Refusal] = field(default_factory=dict, init=False)
     _local: set[str] = field(default_factory=set, init=False)  # names of skills of the project
 
@@ -186,7 +183,7 @@ class GoImport:
             except Refusal as refusal:
                 self._refusals.setdefault(refusal.message, refusal)
                 return held
-            held |= {name: KeychainSecret(service, self._plain(value)) for name, value in values.items()}
+            held |= {name: KeychainSecret(service, value) for name, value in values.items()}
         return held
 
 

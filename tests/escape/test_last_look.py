@@ -95,6 +95,7 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
 
 
 @pytest.mark.parametrize("name", some(RACES, of=2))
+@pytest.mark.full
 def test_another_launch_swaps_what_is_looked_at(ground: Ground, name: str) -> None:
     """A program swaps a folder for a link while another launch ends: omac touches nothing outside."""
     layout, below, program, kind, target, content = RACES[name]

@@ -304,6 +304,7 @@ def test_a_link_to_a_file_of_the_tool_cache(ground: Ground) -> None:
     assert "/Makefile: is a link" in findings(ground, "echo y > $OMAC_CACHE_DIR/m")
 
 
+@pytest.mark.full
 def test_a_link_of_a_virtual_environment(ground: Ground) -> None:
     """The link in a skill's environment is reported when what it leads to changes, however many packages are there:
     these count as little behind a link as elsewhere."""

@@ -53,6 +53,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize("swapped", ["workdir", "allowed"])
+@pytest.mark.full
 def test_a_folder_swapped_for_a_link_at_launch(world: Box, backend: str, swapped: str) -> None:
     """A process that swaps a folder for a link to a precious one, again and again, never gets the precious one touched.
 

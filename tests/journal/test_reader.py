@@ -9,9 +9,10 @@ import pytest
 from contract.journals import called, commit_now, journal_at, run_python, sqlite_recorder, texts
 from contract.recorder import group, insert, log, versions
 
-from omac.domain.kernel.event import Draft, Event, Latest
+from omac.domain.kernel.event import Cause, Draft, Event, Latest
 from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
+from omac.journal import reader as reader_module
 from omac.journal.reader import Reader, ReadJournal
 
 from .damage import journal_of
@@ -63,6 +64,21 @@ def test_a_state_is_loaded(path: Path) -> None:
         assert reading.load(StreamId("a"), nothing, fold) == Latest((draft.event, draft.event), 2)
         assert reading.load(draft.stream, nothing, fold) == Latest(())
         assert texts(list(reading.records())) == ["x", "x"]
+
+
+def test_causes_and_conversations(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consequences are found over pages, in order; a cause that comes later is none."""
+    monkeypatch.setattr(reader_module, "CAUSES_PAGE", 2)
+    pairs = [(None, None), (1, "c"), (2, "d"), (None, "c"), (1, None), (5, "d"), (9, "c"), (None, None), (6, "d")]
+    with closing(journal_at(path)) as journal:
+        for causation, correlation in pairs:
+            envelope = journal.envelope(Cause("agent", correlation, causation))
+            journal.commit([journal.group([called("x")], envelope)])
+    with closing(ReadJournal(str(path))) as reading:
+        following = {at: list(reading.caused_by([at])) for at in range(1, len(pairs) + 1)}
+        assert following == {1: [2, 3, 5, 6, 9], 2: [3], 3: [], 4: [], 5: [6, 9], 6: [9], 7: [], 8: [], 9: []}
+        assert list(reading.caused_by([2, 6])) == [3, 9]
+        assert (reading.of_correlation("c", 9), reading.of_correlation("d", 2)) == ([2, 4, 7], [3, 6])
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def verified(*paths: Path, sabotage: str = "") -> list[tuple[int, int]]:
     return [(int(sound), int(findings)) for sound, findings in map(str.split, done.stdout.splitlines())]
 
 
+@pytest.mark.full
 def test_workers_find_all_tampering(tmp_path: Path) -> None:
     """Workers compare the whole parts and report the findings of a single process in the same words; none is missed."""
     paths = [tmp_path / str(number) / "journal.db" for number in range(len(TAMPERED) + 1)]

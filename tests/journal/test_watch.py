@@ -137,6 +137,7 @@ def test_a_copy_of_a_new_journal_is_a_journal(path: Path, tmp_path: Path) -> Non
     assert read(tmp_path / "later.db") == ["a", "b"]
 
 
+@pytest.mark.full
 def test_a_cut_log_that_others_have_open_is_not_written_over(path: Path) -> None:
     """A reader keeps the index of a log that is gone: opening the journal meanwhile is refused, and harms nothing."""
     writer = """

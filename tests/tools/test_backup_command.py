@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import re
+import shlex
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -53,6 +55,19 @@ def test_from_loss_back_to_work(omac: Omac, tmp_path: Path) -> None:
     assert position(omac) == made["position"]
     assert "echo" in omac.ok("approvals")
     assert [skill["name"] for skill in omac.serve().activate(project)["skills"]] == ["echo"]
+
+
+def test_a_backup_that_was_changed(omac: Omac, tmp_path: Path) -> None:
+    """A backup with another event than was recorded can be restored, and the command that omac prints next finds it."""
+    omac.approve(omac.project("shop"))
+    copy = tmp_path / "copy.db"
+    omac.ok("journal", "backup", str(copy))
+    with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+        connection.execute("UPDATE event SET at = at + 1 WHERE position = 1")
+    (command,) = re.findall("next: omac (.*)  #", omac.ok("journal", "restore", str(copy), "--yes"))
+    found = omac.run(*shlex.split(command))
+    assert found.status == 10, found
+    assert "position 1: its event is not what was recorded" in found.out
 
 
 @pytest.mark.parametrize(
@@ -156,6 +171,7 @@ def test_a_folder_of_segments_that_cannot_be_moved(omac: Omac, tmp_path: Path) -
 
 
 @needs_bubblewrap
+@pytest.mark.full
 def test_a_state_that_cannot_be_written(omac: Omac, tmp_path: Path) -> None:
     """A state on read-only media is verified and proven like any other, and its key is there and cannot be changed."""
     omac.approve(omac.project("shop", "echo"), "echo")
@@ -222,6 +238,7 @@ def test_an_old_copy_put_back_by_hand(omac: Omac, tmp_path: Path) -> None:
         assert "older copy" in done.err
 
 
+@pytest.mark.full
 def test_a_plain_copy_beside_an_idle_server(omac: Omac, tmp_path: Path) -> None:
     """The journal's file alone holds all events shortly after the last one."""
     project = omac.project("shop", "echo")
@@ -282,6 +299,7 @@ def test_a_backup_that_was_killed_is_none(omac: Omac, tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.glob("copy*")) == ["copy.db", "copy.db.keys"]
 
 
+@pytest.mark.full
 def test_a_backup_that_failed_leaves_no_keys(omac: Omac, tmp_path: Path) -> None:
     """A backup that cannot get its name leaves no keys either: nobody would look for them at an erasure."""
     omac.approve(omac.project("shop", "echo"), "echo")

@@ -356,6 +356,7 @@ def test_a_journal_that_cannot_be_written(omac: Omac) -> None:
         ("fifo", 5, "not a regular file"),
     ],
 )
+@pytest.mark.full
 def test_a_journal_that_is_not_one(omac: Omac, damage: str, status: int, said: str) -> None:
     """A journal that is newer, damaged, foreign, a folder, a link or a pipe is refused by name, and left as it was."""
     journal = omac.state / "journal.db"
@@ -416,6 +417,7 @@ def test_files_that_may_not_grow(omac: Omac) -> None:
     omac.ok("journal", "check")
 
 
+@pytest.mark.full
 def test_a_full_disk(omac: Omac) -> None:
     """A server whose journal cannot grow refuses calls and activations with that reason.
 
@@ -476,6 +478,7 @@ def test_an_address_that_is_not_loopback(house: Omac, address: str) -> None:
     refused(house.run("serve", "--no-inner", "--control-addr", address), 2, "--control-addr")
 
 
+@pytest.mark.full
 def test_other_loopback_addresses_are_told_as_they_are(omac: Omac) -> None:
     """The ready line names the addresses of the options, and both planes answer there."""
     project = omac.project("p")
@@ -801,6 +804,7 @@ def test_a_folder_that_is_removed_meanwhile(omac: Omac) -> None:
     assert (done.status, done.err) == (2, "omac: the current directory was removed\n  try: cd\n")
 
 
+@pytest.mark.full
 def test_an_output_without_room(omac: Omac) -> None:
     """A command whose output has no space left reports that once, and no defect of omac."""
     explain = ["sandbox", "run", "--explain", "--", "true"]

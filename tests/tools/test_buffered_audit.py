@@ -176,6 +176,7 @@ def test_the_limits_of_calls_hold(omac: Omac) -> None:
     assert received == ["GET"] * 20 + ["POST"]
 
 
+@pytest.mark.full
 def test_a_word_that_is_none(omac: Omac) -> None:
     """`--audit` takes only the words of its setting, and a project cannot choose one."""
     done = omac.run("serve", "--no-inner", "--audit", "lax")

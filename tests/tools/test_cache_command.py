@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -68,7 +69,9 @@ class House:
         self, max_age: str = "30d", max_size: str | None = None, *, dry_run: bool = False, as_json: bool = True
     ) -> int:
         """Run `omac cache gc` at a fixed time."""
-        return gc(max_age, max_size, dry_run, as_json, self.environment, lambda: NOW_S * 10**9)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "time_ns", lambda: NOW_S * 10**9)
+            return gc(max_age, max_size, dry_run, as_json, self.environment)
 
     def clear(self, workdir: Path | None = None, *, dry_run: bool = False, as_json: bool = True) -> int:
         """Run `omac cache clear` for this workdir, or for all without one."""

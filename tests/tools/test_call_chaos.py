@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import counting_skill
+import pytest
 from polling import eventually
 from random_callers import Callers
 from real_omac import Omac, Serving
@@ -121,6 +122,7 @@ def check(counting: Counting, recorded: Recorded, *, settled: bool = True) -> Co
     return recorded.ended
 
 
+@pytest.mark.full
 def test_clients_and_sidecar_end_at_random(omac: Omac) -> None:
     """Each call gets an answer and one outcome in the journal, and the server leaves no descriptor open."""
     counting = Counting(omac)

@@ -92,6 +92,15 @@ def raw_online(omac: Omac) -> Serving:
     return server
 
 
+def test_a_body_over_the_limit(house: Omac, project: Path) -> None:
+    """A body that the facade refuses before it has come: the refusal is printed, with the limit and its fix."""
+    (house.folder / "large").write_bytes(bytes(64 << 20) + b"more than it allows")
+    done = house.run("call", "echo", "/echo", "-d", f"@{house.folder}/large", cwd=project)
+    assert done.status == 1, done
+    assert json.loads(done.out)["error"] == "body-too-large"
+    assert done.err.startswith("omac: echo answered 413 "), done
+
+
 def test_headers_arrive_as_they_were_named(omac: Omac) -> None:
     """A repeated header is sent as often, one that omac would set is replaced, and a value may be any text."""
     raw_online(omac)

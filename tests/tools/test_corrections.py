@@ -118,6 +118,7 @@ def test_a_command_of_another_directory(used: Omac) -> None:
     assert proposals(used.run("ps", "--journal", str(lost))) == [["serve", "--no-inner", "--journal", str(lost)]]
 
 
+@pytest.mark.full
 def test_a_command_for_another_journal(used: Omac) -> None:
     """A command that would change a journal which was named is proposed for that journal, and not for one's own."""
     other = str(used.root / "other.db")
@@ -181,6 +182,7 @@ def test_an_export_into_a_folder_that_does_not_exist(used: Omac) -> None:
     used.ok("export", "--out", "none/yet/evidence")
 
 
+@pytest.mark.full
 def test_a_root_that_is_the_home_is_refused_by_its_option(used: Omac) -> None:
     """A refusal of the home as a project names the option that was typed."""
     home = used.environment["HOME"]

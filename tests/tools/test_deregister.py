@@ -3,7 +3,6 @@
 import json
 import shlex
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +139,7 @@ def test_a_default_that_was_cut_short(omac: Omac, shop: Path) -> None:
     """A default whose record was cut short is purged like any other."""
     where = ("slack", "--workdir", str(shop), "--purge-defaults", "--yes")
     assert deregister(omac, *where).status == 0
-    with carrying(omac.environment, None, time.time_ns) as execution:
+    with carrying(omac.environment, None) as execution:
         stream = ids.credential_stream(execution.host, DEFAULTS, "slack")
         request = RequestSecrets({"TOKEN": Stored("hmac:0", "vault")})
         trio.run(execution.execute, credential.AGGREGATE, stream, request, PERSON)

@@ -177,6 +177,7 @@ def test_a_journal_ahead_of_the_clock(used: Omac) -> None:
     assert "  try: date  # is the clock right?\n" in done.out
 
 
+@pytest.mark.full
 def test_a_journal_that_cannot_be_read(omac: Omac) -> None:
     """A lost journal, an older copy, a damaged one, and whatever else is at its path is a failure, with the message,
     the command and the exit code of the commands that need it."""
@@ -268,6 +269,7 @@ def test_a_vault_that_is_damaged_or_gone(omac: Omac) -> None:
     assert omac.run("doctor").status == 0
 
 
+@pytest.mark.full
 def test_a_host_id_that_was_changed(omac: Omac) -> None:
     """A host id that is none, or was removed, refuses each start, and is written again from the journal: approvals are
     of a host. Where the journal has none, the command that begins again is proposed."""

@@ -178,6 +178,7 @@ def test_while_it_is_online(host: Omac) -> None:
     sound(host)
 
 
+@pytest.mark.full
 def test_a_backup_has_the_keys(host: Omac, tmp_path: Path) -> None:
     """A backup keeps the keys in a file beside it; a restore brings back the fields, but not those erased since."""
     copy, keys = tmp_path / "copy.db", tmp_path / "copy.db.keys"
@@ -200,6 +201,7 @@ def test_a_backup_has_the_keys(host: Omac, tmp_path: Path) -> None:
     sound(host, closed=3)  # the erasure is on record in the journal that was replaced
 
 
+@pytest.mark.full
 def test_a_backup_on_another_host(host: Omac, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A backup restored on another host has its fields if its keys are there, and reads as erased without them."""
     copy = tmp_path / "copy.db"
@@ -265,6 +267,7 @@ def test_killed_at_any_step(host: Omac, monkeypatch: pytest.MonkeyPatch, step: s
     sound(host)
 
 
+@pytest.mark.full
 def test_a_backup_after_an_erasure_that_cannot_be_read(host: Omac, tmp_path: Path) -> None:
     """A damaged event of an erasure undoes neither that nor an earlier one: the journal names each key twice."""
     copy = tmp_path / "copy.db"
@@ -396,6 +399,7 @@ def test_records_in_the_spool(host: Omac) -> None:
     sound(host)
 
 
+@pytest.mark.full
 def test_a_launch_that_was_killed(host: Omac) -> None:
     """A living launch prevents an erasure; one whose omac was killed is ended, and no state has its command line."""
     shop = host.root / "shop"

@@ -35,6 +35,7 @@ from omac.journal.checkpoint import verified as verified_checkpoint
 from omac.journal.merkle import MerkleTree, leaf_hash
 from omac.journal.opening import open_journal
 from omac.tools.compose.exporting import derived
+from omac.tools.terminal.version import VERSION
 
 FORMATS = {
     "jsonl": "events.jsonl", "csv": "events.csv", "cloudevents": "events.cloudevents.jsonl",
@@ -316,21 +317,27 @@ def resigned(omac: Omac, folder: Path, change: Any) -> None:
 
 
 @pytest.mark.full
-def test_data_of_another_version_are_said_to_be_uncompared(used: Omac, key: str, tmp_path: Path) -> None:
-    """The verification reports data that it cannot derive, which may say anything that the signer wants."""
+@pytest.mark.parametrize(
+    ("field", "value", "version"), [("omac", "0.0.9", "0.0.9"), ("format", "omac-export-1", VERSION)]
+)
+def test_data_of_another_version_are_said_to_be_uncompared(
+    used: Omac, key: str, tmp_path: Path, field: str, value: str, version: str
+) -> None:
+    """The verification reports data that it cannot derive, such as those of an earlier form, which may say anything
+    that the signer wants."""
     folder = exported(used, tmp_path / "bundle", "--redact", "secret")
     assert "not compared" not in verified(folder, key).stdout
     assert json.loads(verified(folder, key, "--json").stdout)["uncompared"] == ""
 
     def change(manifest: dict[str, Any]) -> None:
-        manifest["omac"] = "0.0.9"
+        manifest[field] = value
         path = folder / "events.jsonl"
         path.write_bytes(path.read_bytes().replace(b"GET", b"PUT"))
 
     resigned(used, folder, change)
     done = verified(folder, key)
     assert done.returncode == 0
-    assert "events.jsonl was not compared with the evidence: omac 0.0.9 made it, not this one" in done.stdout
+    assert f"events.jsonl was not compared with the evidence: omac {version} made it, not this one" in done.stdout
     assert json.loads(verified(folder, key, "--json").stdout)["uncompared"] == "events.jsonl"
 
 
@@ -576,6 +583,7 @@ def test_two_at_once(house: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+@pytest.mark.full
 def test_a_full_disk(house: Path, tmp_path: Path) -> None:
     """An export to a full disk reports that and the next step; with more room the same command goes on."""
     with omac_in(house) as omac:

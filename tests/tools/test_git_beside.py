@@ -93,6 +93,7 @@ def _is_in_copy(beside: Beside, branch: str) -> bool:
 
 
 @pytest.mark.parametrize("how", some(["git pack-refs --all", "git gc -q", "git gc -q; git pack-refs --all"], of=3))
+@pytest.mark.full
 def test_an_agent_packs_while_the_host_works(beside: Beside, how: str) -> None:
     """The host has its branches while an agent packs them, and collecting garbage there loses no object."""
     agent = beside.agent(f"{how}; said packed; told go")

@@ -119,6 +119,22 @@ def test_as_outside(world: Box, layout: str, name: str) -> None:
     assert not [path for path in (world.home / "base").rglob("*omac*") if path.name != "omac-refs"]
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_git_tidies_up_before_a_sandbox_ends(world: Box, layout: str) -> None:
+    """A commit that makes git pack objects ends once they are packed, and leaves no lock, whatever settings say."""
+    workdir = repository(world, layout)
+    script = "mkdir m; cd m; for n in $(seq 600); do echo $n > $n; done; git add .; git -c gc.auto=0 commit -qm many"
+    assert world.host("sh", "-e", "-c", script, cwd=workdir, extra=DATES).status == 0
+    git(world, "config", "--global", "gc.autoDetach", "true", cwd=workdir)
+    git(world, "config", "gc.auto", "1", cwd=workdir)
+    done = inside(world, workdir, "git commit -q --allow-empty -m second; git count-objects -v")
+    assert done.status == 0, done.err
+    assert "count: 0\n" in done.out, done
+    assert "omac: " not in done.err
+    assert not list((world.home / "base").rglob("*.lock"))
+    assert not list((world.home / "base").rglob("gc.pid"))
+
+
 EVIL = {
     "core.hooksPath": ".hooks",
     "core.fsmonitor": "touch MARK; false",

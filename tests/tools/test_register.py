@@ -319,6 +319,7 @@ def test_everything_that_is_missing_is_said_at_once(shared: tuple[Omac, Path]) -
     nothing_recorded(omac)
 
 
+@pytest.mark.full
 def test_three_tries(shared: tuple[Omac, Path]) -> None:
     """The third wrong answer is refused, and earlier answers are not kept either. ^D ends the questions at once."""
     omac, project = shared

@@ -83,6 +83,7 @@ def test_from_damage_back_to_work(omac: Omac) -> None:
     ],
     ids=["cannot be loaded", "memory"],
 )
+@pytest.mark.full
 def test_a_failure_to_decrypt_is_no_damage(failure: str, reported: str, omac: Omac, tmp_path: Path) -> None:
     """A library that decrypts, and cannot be loaded or runs out of memory, says nothing of the journal: no check
     reports damage, and no repair sets events aside."""

@@ -529,6 +529,7 @@ def test_no_store_at_all(omac: Omac) -> None:
 
 @pytest.mark.parametrize("choice", ["auto", "keychain"])
 @pytest.mark.parametrize("has_vault", [True, False])
+@pytest.mark.full
 def test_a_keychain_that_is_gone(omac: Omac, keyring: PrivateKeyring, choice: str, has_vault: bool) -> None:
     """A keychain that has the secret and cannot be reached, as over SSH, is replaced by the vault: the commands that
     omac proposes, typed one after the other, make the skill ready."""

@@ -223,6 +223,7 @@ def test_what_an_agent_restores_at_each_start_is_not_reported(omac: Omac, shop: 
     assert [record.event.vanished for record in omac.events(LaunchExited)] == [(f"{home}/.config/opencode/theme.json",)]
 
 
+@pytest.mark.full
 def test_what_tools_keep_for_themselves_is_not_lost(omac: Omac, shop: Path) -> None:
     """uvx, browsers and notebooks write into the home at each run; only an installed tool is reported."""
     tools = "~/.local/share/uv/tools"

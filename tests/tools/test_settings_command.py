@@ -35,16 +35,11 @@ def project(tmp_path: Path) -> Path:
     return file
 
 
-def clock() -> int:
-    """Return always the same moment."""
-    return 7
-
-
 def change(environment: Environment, name: str, value: str | None) -> int:
     """Run `omac settings set` or `unset`."""
     if value is None:
-        return unset(name, None, environment, clock)
-    return set_(name, value, None, environment, clock)
+        return unset(name, None, environment)
+    return set_(name, value, None, environment)
 
 
 def recorded(environment: Environment) -> list[Recorded]:
@@ -180,7 +175,7 @@ def test_changes_are_recorded(environment: Environment, project: Path, capsys: p
         for event in (SettingChangeRequested, SettingChanged)
     ]
     assert [record.version for record in records] == [1, 2, 3, 4, 5, 6]
-    assert {(record.actor, record.at) for record in records} == {("person", 7)}
+    assert {record.actor for record in records} == {"person"}
     assert {(key.aggregate, key.name) for key in map(key_of, streams(records))} == {("setting", "serve.unapproved")}
 
 
@@ -223,5 +218,5 @@ def test_slips_change_nothing(environment: Environment, name: str, value: str | 
 def test_without_a_journal_nothing_changes(environment: Environment, tmp_path: Path) -> None:
     """A change that cannot be recorded is refused, and the file is not written."""
     with pytest.raises(Refusal):
-        set_("secrets.store", "vault", str(tmp_path), environment, clock)  # a folder is no journal
+        set_("secrets.store", "vault", str(tmp_path), environment)  # a folder is no journal
     assert not Path(user_path(environment)).exists()

@@ -114,6 +114,7 @@ def test_two_at_once(busy: Omac) -> None:
     assert told(busy) == first
 
 
+@pytest.mark.full
 def test_a_forged_approval(busy: Omac) -> None:
     """Commands believe an approval forged into a snapshot. The check of the journal finds that the events do not give
     it, and names the file to delete."""

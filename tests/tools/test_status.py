@@ -20,6 +20,20 @@ from omac.services.sandbox.launch import SandboxLaunch
 SandboxLaunch.{} = lambda *_: os.kill(os.getpid(), 9)
 from omac.tools.entry import main; main()
 """
+EARLIER = """\
+import sys
+import msgspec
+from omac.adapters.control import app
+encoded = app._json
+def without_dir(value, *more):
+    document = msgspec.to_builtins(value)
+    for row in document.get("registry", ()):
+        row.pop("dir")
+    return encoded(document, *more)
+app._json = without_dir
+sys.argv[1:] = sys.argv[sys.argv.index("serve"):]
+from omac.tools.entry import main; main()
+"""
 
 
 def recorded(omac: Omac) -> dict[str, Any]:
@@ -200,3 +214,18 @@ def run_of(omac: Omac, run: Serving) -> str:
     """Return the name of a run, by its pid."""
     (name,) = (record["run"] for record in recorded(omac)["runs"] if record["pid"] == run.process.pid)
     return str(name)
+
+
+def test_a_server_of_another_version(omac: Omac) -> None:
+    """A server of another version, whose status has another form: status and runs come from the journal, and omac
+    reports that."""
+    project = omac.project("shop")
+    omac.approve(project)
+    server = omac.serve(within=(sys.executable, "-c", EARLIER))
+    server.activate(project)
+    for words in (), ("--json",):
+        done = omac.run("status", *words)
+        assert done.status == 0, done
+        assert "the server here is of another version of omac; this is from the journal, at position" in done.err
+        assert str(project) in done.out
+    assert str(server.process.pid) in omac.ok("ps")

@@ -86,6 +86,7 @@ def test_who_takes_the_port_gets_no_byte(tmp_path: Path, call: tuple[str, ...]) 
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.full
 def test_a_server_that_listens_for_one_connection_gets_it(tmp_path: Path, call: tuple[str, ...]) -> None:
     """No call is refused because the server that has accepted it listens no more, as `nc -l` and `socat` do."""
     with omac_in(tmp_path) as omac:

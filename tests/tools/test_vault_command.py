@@ -239,6 +239,7 @@ def test_damaged(omac: Omac, passphrase: Omac) -> None:
     assert omac.run("vault", "init").status == 2
 
 
+@pytest.mark.full
 def test_a_key_file_that_is_not_named(omac: Omac) -> None:
     """The only command proposed for a locked vault is the one that opens it, with the key file's path as long as the
     file is there."""
@@ -443,6 +444,7 @@ def test_a_locked_server_stays_locked(passphrase: Omac) -> None:
     assert serving.call_tcp("lock", "-X", "POST", "-H", f"Authorization: Bearer {serving.token}").status == 401
 
 
+@pytest.mark.full
 def test_lock_without_a_server_or_a_passphrase(omac: Omac, key: Path) -> None:
     """`vault lock` without a server finds no key to forget. A vault with a key file has no passphrase to change, and a
     server opens it again."""

@@ -128,6 +128,7 @@ from omac.tools.entry import main; main()
 """
 
 
+@pytest.mark.full
 def test_omac_is_suspended_while_it_hands_a_request_in(omac: Omac) -> None:
     """A request that the pipe cannot hold is handed in whole, though a ^Z comes before its end is read."""
     line = (sys.executable, "-c", SUSPENDED, "start", "--env", "LONG", "--", "sh", "-c", "echo ${#LONG}")

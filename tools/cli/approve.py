@@ -34,7 +34,7 @@ class ApproveRequest(NamedTuple):
     json: bool
 
 
-def run(request: ApproveRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(request: ApproveRequest, environment: Mapping[str, str]) -> int:
     """Approve a skill. Raises Refusal."""
     folders = DiskSkillFolders(environment)
     search = search_of(request.where, folders)
@@ -43,7 +43,7 @@ def run(request: ApproveRequest, environment: Mapping[str, str], clock: Callable
     candidate = for_repository(candidate, request.where, f"omac approve {quoted(request.skill)}")
     command = f"omac approve {quoted(request.skill)} {candidate.place.flags}"
     digest = require_digest(folders, candidate, request.bundle_hash, command)
-    with opened(environment, request.journal, clock) as everything:
+    with opened(environment, request.journal) as everything:
         before = everything.registering.known(candidate).approved
         changed = recorded(everything, lambda: everything.registering.approve(candidate, digest))
         approved = everything.registering.known(candidate).approved

@@ -14,10 +14,7 @@ from omac.journal.event_kinds import KIND_OF
 from omac.journal.pruned import day_of, pruned_refusal
 from omac.projections.evidence.explanation import RECORDS_MAX, ExplainedRecord, Explanation, explain
 from omac.tools.compose.journals import to_read
-from omac.tools.compose.searched_links import SearchedLinks
-from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.render import (
     print_folded,
     print_line,
@@ -35,9 +32,7 @@ INDENTED_MAX = 12  # levels; a chain that is deeper goes on below the last
 def run(position: int, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the tree. Raises Refusal."""
     with closing(to_read(environment, journal_path)) as journal:
-        with Progress("events indexed") as progress:
-            links = SearchedLinks(journal, StateDir.of(environment), journal.store.head(), progress=progress.show)
-            explanation = explain(position, links)
+        explanation = explain(position, journal)
         if explanation is None:
             head = journal.store.head()
             message = f"no record is at position {position}: the journal ends at {head}"

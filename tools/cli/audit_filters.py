@@ -10,6 +10,7 @@ from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.event_kinds import KINDS
 from omac.projections.evidence.accesses import Outcome
 from omac.projections.evidence.audit_query import COUNTABLE, AuditQuery
+from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import expanded, is_position, require_one_of
 from omac.tools.terminal.timestamps import parse_end, parse_moment
 
@@ -38,8 +39,8 @@ class Typed(NamedTuple):
     run: str | None = None
 
 
-def query_of(typed: Typed, clock: Callable[[], int]) -> AuditQuery:
-    """Return the query that was typed. Raises Refusal (misuse)."""
+def query_of(typed: Typed, clock: Callable[[], int] = now_ns) -> AuditQuery:
+    """Return the query that was typed; ages are before the time of `clock`. Raises Refusal (misuse)."""
     if typed.outcome is not None:
         require_one_of(get_args(Outcome), typed.outcome, "--outcome")
     if typed.actor is not None:

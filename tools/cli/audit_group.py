@@ -7,7 +7,6 @@ import typer
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.host_only import require_host
 from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json, taking
-from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current, parse_count
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def audit(
     from omac.tools.cli.audit_filters import fields_of, form_of, query_of
 
     request = AuditRequest(
-        query_of(typed, now_ns), parse_count(lines, "--lines") if lines is not None else None, follow, journal,
+        query_of(typed), parse_count(lines, "--lines") if lines is not None else None, follow, journal,
         form_of(csv=csv, json=json), fields_of(count_by), after,
         parse_count(page, "--page") if page is not None else None,
     )  # fmt: skip

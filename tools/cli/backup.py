@@ -1,10 +1,10 @@
 """omac journal backup and omac journal restore: a copy of the journal, and putting it back."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import counted
 from omac.journal.backup import Copy, inspect, put_back
 from omac.journal.file import JournalInCreation
@@ -33,9 +33,7 @@ def backup(target: str, journal_path: str | None, as_json: bool, environment: Ma
     return 0
 
 
-def restore(
-    source: str, journal_path: str | None, yes: bool, environment: Mapping[str, str], clock: Callable[[], int]
-) -> int:
+def restore(source: str, journal_path: str | None, yes: bool, environment: Mapping[str, str]) -> int:
     """Replace the journal by a backup, and keep the replaced one beside it. Raises Refusal."""
     state = StateDir.of(environment)
     path = state.journal(environment, journal_path)
@@ -59,9 +57,11 @@ def restore(
         if (loss := _loss(path, copy)) and not _confirmed(loss, yes):
             report("nothing was changed")
             return 1
-        done = restore_with_keys(state, copy, path, clock)
+        done = restore_with_keys(state, copy, path)
     print_folded(f"{path} is restored to position {copy.position}")
     _show(done)
+    where = f" --journal {quoted(path)}" if journal_path is not None else ""
+    print_line(f"next: omac audit verify{where}  # whether its events are what was recorded")
     return 0
 
 

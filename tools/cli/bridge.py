@@ -10,7 +10,6 @@ from omac.domain.harness.harness import Harness
 from omac.domain.harness.names import EXAMPLE, GUARDED, HOOKED_NAMES, listed
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.tools.compose import bridges
-from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 
@@ -66,7 +65,7 @@ def status(name: str | None, as_json: bool, environment: Mapping[str, str]) -> i
 def install_guard(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
     """Have an agent ask the write guard. Raises Refusal."""
     bridge_file = _guard_file("install", agent, project, user, environment)
-    changed = bridges.change(bridge_file, bridges.with_guard, environment, now_ns)
+    changed = bridges.change(bridge_file, bridges.with_guard, environment)
     print_folded(f"{bridge_file.file.path}: the write guard is {'called from now on' if changed else 'called already'}")
     _report_notes(bridge_file)
     if project:
@@ -78,7 +77,7 @@ def uninstall_guard(agent: str, project: bool, user: bool, environment: Mapping[
     """Have an agent no longer ask the write guard. Raises Refusal."""
     bridge_file = _guard_file("uninstall", agent, project, user, environment)
     changed = GUARDED in bridges.find(bridge_file).states and bridges.change(
-        bridge_file, bridges.without_guard, environment, now_ns
+        bridge_file, bridges.without_guard, environment
     )
     print_folded(f"{bridge_file.file.path}: the write guard is {'no longer called' if changed else 'not called there'}")
     return 0
@@ -103,7 +102,7 @@ def _each(
 
 def _install(harness: Harness, environment: Mapping[str, str]) -> None:
     bridge_file = bridges.own_file(harness, program(), environment)
-    changed = bridges.change(bridge_file, bridges.all_hooks, environment, now_ns)
+    changed = bridges.change(bridge_file, bridges.all_hooks, environment)
     print_folded(f"{bridge_file.file.path}: {harness.name} calls omac {'from now on' if changed else 'already'}")
     _report_notes(bridge_file)
 
@@ -111,7 +110,7 @@ def _install(harness: Harness, environment: Mapping[str, str]) -> None:
 def _uninstall(harness: Harness, environment: Mapping[str, str]) -> None:
     bridge_file = bridges.own_file(harness, program(), environment)
     changed = bool(bridges.find(bridge_file).states) and bridges.change(
-        bridge_file, bridges.without_bridge, environment, now_ns
+        bridge_file, bridges.without_bridge, environment
     )
     state = "no longer calls omac" if changed else "does not call omac"
     if bridges.find(bridge_file).states:

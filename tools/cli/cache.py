@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -11,6 +11,7 @@ import msgspec
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import parse_size, shown_size
 from omac.domain.sandbox.cache_eviction import Cache, to_go
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.tool_caches import Caches, cache_id, open_caches
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.progress import Progress
@@ -70,14 +71,13 @@ def gc(
     dry_run: bool,
     as_json: bool,
     environment: Mapping[str, str],
-    clock: Callable[[], int],
 ) -> int:
     """Remove the caches that are to go (`to_go`); 1 if something would not go. Raises Refusal."""
-    since = parse_moment(max_age, clock, "--max-age")
+    since = parse_moment(max_age, now_ns, "--max-age")
     bytes_max = parse_size(max_size, "--max-size") if max_size is not None else None
     with Progress("files inspected or removed") as progress, open_caches(environment, progress.step) as caches:
         present = _inspect_present(caches, caches.ids()) if caches else []
-        going = [(cache, why, cache.last_used) for cache, why in to_go(present, clock(), since, bytes_max)]
+        going = [(cache, why, cache.last_used) for cache, why in to_go(present, now_ns(), since, bytes_max)]
         rows, problems = _removed(caches, going, dry_run) if caches else ([], [])
         if caches and not dry_run:
             caches.drop_loose_locks()

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from omac.tools.cli.plain_typer import Commands, Json
-from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
 
 cache_app = Commands(help="Show and remove what build tools keep for each project.")
@@ -62,4 +61,4 @@ def cache_gc(
     """
     from omac.tools.cli.cache import gc
 
-    return gc(max_age, max_size, dry_run, json, current().environment, now_ns)
+    return gc(max_age, max_size, dry_run, json, current().environment)

@@ -101,7 +101,8 @@ def _ask(
         connection.putheader("Content-Length", str(len(body or b"")))
     for name, value in fields:
         connection.putheader(name, value.encode())
-    connection.endheaders(body)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused before all was sent: the answer says why
+        connection.endheaders(body)
     return connection.getresponse()
 
 

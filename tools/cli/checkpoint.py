@@ -1,7 +1,7 @@
 """omac checkpoint and omac key: what an outsider holds the journal to."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache
 
@@ -19,6 +19,7 @@ from omac.journal.checkpoint import (
 from omac.journal.file import none_yet
 from omac.journal.reader import Reader, ReadJournal
 from omac.journal.verification import KeptRoot
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.command_context import SecretStores, secret_stores
 from omac.tools.compose.journals import mark_of, path_in_use
 from omac.tools.compose.signing import FILE, Signer
@@ -45,15 +46,15 @@ def signer_for(journal_path: str | None, environment: Mapping[str, str]) -> Sign
     return Signer(state, path_in_use(state, environment, journal_path), stores)
 
 
-def show(journal_path: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def show(journal_path: str | None, environment: Mapping[str, str]) -> int:
     """Print the journal's checkpoint, which is recorded in it where it can be written. Raises Refusal."""
     from omac.tools.compose.recording import recorded_checkpoint  # loads what appends
 
     signer = signer_for(journal_path, environment)
     ReadJournal(signer.path, mark_of(StateDir.of(environment), signer.path)).close()  # an older copy is not signed
-    checkpoint = current_checkpoint(signer.path, clock())
+    checkpoint = current_checkpoint(signer.path, now_ns())
     try:
-        text = recorded_checkpoint(environment, journal_path, signer, clock)
+        text = recorded_checkpoint(environment, journal_path, signer)
     except Refusal as refusal:
         if refusal.reason not in UNRECORDED:
             raise
@@ -71,14 +72,12 @@ def show_key(journal_path: str | None, as_json: bool, environment: Mapping[str, 
     return 0
 
 
-def move_key(
-    to: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
-) -> int:
+def move_key(to: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Keep the key in another store. Raises Refusal."""
     from omac.tools.compose.recording import moved_key  # loads what appends
 
     signer = signer_for(journal_path, environment)
-    moved_key(environment, journal_path, signer, to, clock)
+    moved_key(environment, journal_path, signer, to)
     _show_kept(signer, as_json)
     return 0
 
@@ -88,14 +87,13 @@ def rotate_key(
     journal_path: str | None,
     as_json: bool,
     environment: Mapping[str, str],
-    clock: Callable[[], int],
 ) -> int:
     """Have another key sign from now on, and print the public one. Raises Refusal."""
     from omac.tools.compose.recording import key_begun_again, rotated_key  # loads what appends
 
     _require_journal(journal_path, environment)
     change = key_begun_again if is_lost else rotated_key
-    done = change(environment, journal_path, signer_for(journal_path, environment), clock)
+    done = change(environment, journal_path, signer_for(journal_path, environment))
     if as_json:
         print_json({"old": done.old, "key": done.new, "lost": is_lost})
         return 0

@@ -2,7 +2,7 @@
 
 import contextlib
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import trio
@@ -82,7 +82,7 @@ class ValuesToPurge(NamedTuple):
     defaults: tuple[str, ...] = ()
 
 
-def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(request: DeregisterRequest, environment: Mapping[str, str]) -> int:
     """Forget skills; 1 if a person would rather not. Raises Refusal; then nothing was changed."""
     _require_sense(request)
     registry = Registry.read(environment, request.journal)
@@ -91,7 +91,7 @@ def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Calla
         print_folded(f"nothing to prune: the folder of each skill registered {place_of(request.where)} exists")
         report_fix(prune_commands(registry.known))
         return 0
-    with opened(environment, request.journal, clock) as everything:
+    with opened(environment, request.journal) as everything:
         purges = [_purge(request, target, everything.credentials) for target in targets]
         if not _confirmed(request, targets, purges):
             report("nothing was changed")

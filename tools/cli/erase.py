@@ -1,7 +1,7 @@
 """omac erase: destroys the key that a project directory's personal fields are encrypted with."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from omac.domain.kernel.ids import WorkdirId, workdir_id
@@ -32,10 +32,10 @@ class EraseOptions(NamedTuple):
     json: bool
 
 
-def run(options: EraseOptions, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(options: EraseOptions, environment: Mapping[str, str]) -> int:
     """Show what will be gone, ask, and erase it. Raises Refusal."""
     subject = subject_of(expanded(options.directory))
-    with erasing(options.journal, environment, clock) as work:
+    with erasing(options.journal, environment) as work:
         status, gone = status_now(options.journal, environment)
         _require_offline(subject, status, options.journal)
         with Progress("events read") as progress:

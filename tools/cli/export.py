@@ -1,7 +1,7 @@
 """omac export and omac export verify: evidence for a verifier without the journal."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast, get_args
 
 import msgspec
@@ -15,6 +15,7 @@ from omac.journal.redaction import Redaction
 from omac.projections.evidence.audit_query import AuditQuery
 from omac.tools.cli.audit_filters import Typed, query_of
 from omac.tools.cli.checkpoint import signer_for, typed_keys
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.export_draft import begun_at
 from omac.tools.compose.exporting import ExportRequest, derived, export_evidence
 from omac.tools.terminal.export_formats import Format
@@ -37,14 +38,14 @@ class ExportOptions(NamedTuple):
     json: bool
 
 
-def run(options: ExportOptions, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(options: ExportOptions, environment: Mapping[str, str]) -> int:
     """Export. Raises Refusal."""
     require_one_of(get_args(Format), options.format, "--format")
     folder = os.path.abspath(expanded(options.folder))
     began = begun_at(folder)
     if began is not None:
         report(f"the export to {folder} was interrupted; it goes on with the events of its first start")
-    at = clock() if began is None else began
+    at = now_ns() if began is None else began
     query = query_of(options.filters, lambda: at)
     for name, text in {"out": folder, **_filters(query)}.items():
         if text != text.encode(errors="replace").decode():
@@ -60,7 +61,7 @@ def run(options: ExportOptions, environment: Mapping[str, str], clock: Callable[
     )
     signer = signer_for(options.journal, environment)
     with Progress("events read") as reading, Progress("events exported") as writing:
-        exported = export_evidence(request, environment, clock, reading.show, writing.show, signer)
+        exported = export_evidence(request, environment, reading.show, writing.show, signer)
     manifest = exported.manifest
     if options.json:
         data: dict[str, Any] = {"folder": exported.folder, "events": manifest.events, "size": manifest.size}

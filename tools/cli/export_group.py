@@ -8,7 +8,6 @@ from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.audit_group import filtered
 from omac.tools.cli.host_only import require_host
 from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json
-from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def export(
 
     if out is None:
         raise Refusal("misuse", "--out is missing: the folder to make", fix=["omac export --out ~/evidence"])
-    return make(ExportOptions(form, out, typed, redact, journal, json), current().environment, now_ns)
+    return make(ExportOptions(form, out, typed, redact, journal, json), current().environment)
 
 
 @export_app.command("verify")

@@ -1,7 +1,7 @@
 """omac import: take over an existing set-up of the omac that was written in Go."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,7 +36,7 @@ class ImportRequest(NamedTuple):
     json: bool
 
 
-def run(request: ImportRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(request: ImportRequest, environment: Mapping[str, str]) -> int:
     """Show what would be taken over and, if that is wanted, take it over. Raises Refusal."""
     if request.json and not (request.dry_run or request.yes):
         message = "--json cannot prompt; add --yes, or --dry-run to change nothing"
@@ -55,7 +55,7 @@ def run(request: ImportRequest, environment: Mapping[str, str], clock: Callable[
     is_needed = moved.is_needed or any(plan.takes for plan in profiles)
     changed = is_needed and not request.dry_run and _is_wanted(request, groups)
     if changed:
-        refused = _carry_out(request, moved, environment, clock) if moved.is_needed else []
+        refused = _carry_out(request, moved, environment) if moved.is_needed else []
         for plan in profiles:
             if plan.takes:
                 write_profile(plan, environment)
@@ -120,12 +120,10 @@ def _is_wanted(request: ImportRequest, groups: Sequence[ImportGroup]) -> bool:
     return confirm("Import the lines marked with +?")
 
 
-def _carry_out(
-    request: ImportRequest, moved: ImportPlan, environment: Mapping[str, str], clock: Callable[[], int]
-) -> list[Refusal]:
+def _carry_out(request: ImportRequest, moved: ImportPlan, environment: Mapping[str, str]) -> list[Refusal]:
     from omac.tools.cli.vault import make_usable
 
-    with opened(environment, request.journal, clock) as everything:
+    with opened(environment, request.journal) as everything:
         if any(job.values.secrets for job in moved.jobs):
             make_usable(everything.stores, {trio.run(everything.stores.chosen)})
         return trio.run(carry_out, moved, everything.registering, everything.credentials)

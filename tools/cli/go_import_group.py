@@ -1,6 +1,5 @@
 """The command `omac import`."""
 
-import time
 from typing import Annotated
 
 import typer
@@ -39,5 +38,4 @@ def import_(
     return run(
         ImportRequest(workdir, harness, dry_run, yes, project_settings, journal, json),
         current().environment,
-        time.time_ns,
     )

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from omac.tools.cli.plain_typer import Commands, JournalPath, Json
-from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current, print_data
 
 journal_app = Commands(help="Show, check, repair, seal, prune, copy and restore the journal.")
@@ -61,7 +60,7 @@ def journal_repair(
     """
     from omac.tools.cli.repair import RepairRequest, positions_of, repair
 
-    return repair(RepairRequest(positions_of(position or ()), journal, dry_run, yes), current().environment, now_ns)
+    return repair(RepairRequest(positions_of(position or ()), journal, dry_run, yes), current().environment)
 
 
 @journal_app.command("seal")
@@ -78,7 +77,7 @@ def journal_seal(
     """
     from omac.tools.cli.seal import run
 
-    return run(before, keep, journal, json, current().environment, now_ns)
+    return run(before, keep, journal, json, current().environment)
 
 
 @journal_app.command("prune")
@@ -99,7 +98,7 @@ def journal_prune(
     """
     from omac.tools.cli.prune import run
 
-    return run(keep, before, tuple(key or ()), yes, journal, json, current().environment, now_ns)
+    return run(keep, before, tuple(key or ()), yes, journal, json, current().environment)
 
 
 @journal_app.command("backup")
@@ -131,4 +130,4 @@ def journal_restore(
     """
     from omac.tools.cli.backup import restore
 
-    return restore(source, journal, yes, current().environment, now_ns)
+    return restore(source, journal, yes, current().environment)

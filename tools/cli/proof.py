@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -19,6 +19,7 @@ from omac.journal.proof import BYTES_MAX, ProvenEvent, proven
 from omac.journal.proof import prove as proof_of
 from omac.journal.reader import Reader
 from omac.tools.cli.checkpoint import keys_in, read_note, signed_by, signer_for, typed_keys
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.journals import codec_of, mark_of, path_in_use
 from omac.tools.compose.state import StateDir, look_at
 from omac.tools.terminal.invocation import expanded, is_position, print_data, print_json
@@ -26,14 +27,14 @@ from omac.tools.terminal.render import print_folded, print_line
 from omac.tools.terminal.timestamps import rfc3339
 
 
-def prove(position: str, journal_path: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def prove(position: str, journal_path: str | None, environment: Mapping[str, str]) -> int:
     """Print the proof of an event. Raises Refusal."""
     if not is_position(position):
         raise Refusal("misuse", f"a position is a number from 1, not {position!r}", fix=["omac audit --json"])
     state, signer = StateDir.of(environment), signer_for(journal_path, environment)
     with closing(Reader(signer.path, mark_of(state, signer.path))) as reader:
         codec = codec_of(state, reader)
-    checkpoint = current_checkpoint(signer.path, clock())
+    checkpoint = current_checkpoint(signer.path, now_ns())
     signer.require_sound_and_open()
     note = sign(checkpoint, *signer.key())
     print_data(proof_of(signer.path, int(position), note, checkpoint, signer.rotations(), codec).decode())
@@ -88,12 +89,15 @@ class _Form(msgspec.Struct, frozen=True):
 
 def _show_event(text: bytes, known: Sequence[VerifierKey], as_json: bool) -> None:
     event = proven(text, *known)
+    content, checkpoint = event.content, event.checkpoint
     if as_json:
-        times = {"at": rfc3339(event.at), "happened": None if event.happened is None else rfc3339(event.happened)}
-        print_json(event._asdict() | times | {"event": _fields(event), "checkpoint": _data(event.checkpoint)})
+        shown = msgspec.structs.asdict(content) | {"body": event.body, "checkpoint": _data(checkpoint)}
+        del shown["sealed"]
+        times = {"at": rfc3339(content.at), "happened": None if content.happened is None else rfc3339(content.happened)}
+        print_json(shown | times | {"is_late": event.is_late, "event": _fields(event)})
         return
-    print_folded(f"proven: position {event.position} of {event.checkpoint.size} in journal {event.checkpoint.journal}")
-    print_folded(f"  {rfc3339(event.at)} {event.kind} by {event.actor} in {event.stream}", 4)
+    print_folded(f"proven: position {content.position} of {checkpoint.size} in journal {checkpoint.journal}")
+    print_folded(f"  {rfc3339(content.at)} {content.kind} by {content.actor} in {content.stream}", 4)
     print_folded(f"  {_shown(event)}", 4)
     if event.is_late:
         print_line("  its proof was made later than it was recorded")
@@ -101,7 +105,8 @@ def _show_event(text: bytes, known: Sequence[VerifierKey], as_json: bool) -> Non
 
 def _fields(event: ProvenEvent) -> dict[str, Any] | None:
     """The fields of an event by their names; None for a kind that is not known here."""
-    names = KINDS[event.kind][1].__struct_fields__ if event.kind in KINDS else ()
+    kind = event.content.kind
+    names = KINDS[kind][1].__struct_fields__ if kind in KINDS else ()
     if not isinstance(event.body, list) or len(event.body) > len(names):
         return None
     return dict(zip(names, event.body, strict=False))

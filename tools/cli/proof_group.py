@@ -6,7 +6,6 @@ import typer
 
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.plain_typer import Commands, JournalPath, Json
-from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
 
 proof_app = Commands(help="Proofs, verified without a journal.")
@@ -48,7 +47,7 @@ def audit_prove(
     """
     from omac.tools.cli.proof import prove
 
-    return prove(position, journal, current().environment, now_ns)
+    return prove(position, journal, current().environment)
 
 
 @proof_app.command("consistency")
@@ -108,7 +107,7 @@ def checkpoint(
         raise Refusal("misuse", "--of works only with --received")
     from omac.tools.cli.checkpoint import show
 
-    return show(journal, current().environment, now_ns)
+    return show(journal, current().environment)
 
 
 @key_app.command("show")
@@ -139,7 +138,7 @@ def key_rotate(
     """
     from omac.tools.cli.checkpoint import rotate_key
 
-    return rotate_key(lost, journal, json, current().environment, now_ns)
+    return rotate_key(lost, journal, json, current().environment)
 
 
 @key_app.command("move")
@@ -155,4 +154,4 @@ def key_move(
     """
     from omac.tools.cli.checkpoint import move_key
 
-    return move_key(to, journal, json, current().environment, now_ns)
+    return move_key(to, journal, json, current().environment)

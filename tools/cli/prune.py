@@ -1,6 +1,6 @@
 """omac journal prune: drops contents of old sealed segments, and keeps what proves them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from omac.domain.kernel.refusal import Refusal, quoted
@@ -23,13 +23,12 @@ def run(
     journal_path: str | None,
     as_json: bool,
     environment: Mapping[str, str],
-    clock: Callable[[], int],
 ) -> int:
     """Show what will be gone, ask, and drop it. Raises Refusal."""
-    moment = moment_of(before, keep, clock, "omac journal prune")
+    moment = moment_of(before, keep, "omac journal prune")
     if moment is None:
         raise Refusal("misuse", "say how old contents may be", fix=["omac journal prune --keep 400d"])
-    with pruning(journal_path, partial(_known, keys=keys, environment=environment), environment, clock) as work:
+    with pruning(journal_path, partial(_known, keys=keys, environment=environment), environment) as work:
         planned = work.plan(moment)
         if not planned:
             sealed_by = f"--before {quoted(before)}" if before is not None else f"--keep {keep}"

@@ -1,6 +1,6 @@
 """omac register: approve a skill and give it its values, in one step. Nothing here shows the value of a secret."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -84,7 +84,7 @@ class RegistrationResult(NamedTuple):
         return [] if self.served else [f"omac serve --no-inner --workdir {directory}", f"omac activate {directory}"]
 
 
-def run(request: RegisterRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(request: RegisterRequest, environment: Mapping[str, str]) -> int:
     """Register a skill. Raises Refusal; then it was not approved."""
     request.options.require_sense()
     folders = DiskSkillFolders(environment)
@@ -94,7 +94,7 @@ def run(request: RegisterRequest, environment: Mapping[str, str], clock: Callabl
     candidate = for_repository(candidate, request.where, f"{COMMAND} {quoted(request.skill)}")
     digest = require_digest(folders, candidate, request.bundle_hash, request.command(candidate, request.words()))
     explicit = explicit_values(sidecar_of(candidate), request.options, environment)
-    with opened(environment, request.journal, clock) as everything:
+    with opened(environment, request.journal) as everything:
         before = everything.registering.known(candidate).approved
         if not request.force:
             digest = _require_unchanged(request, candidate, before, folders) or digest

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import NamedTuple
@@ -16,9 +16,9 @@ from omac.journal.repair import Repair, require_repairable
 from omac.projections.evidence.unfinished import erasures_of
 from omac.projections.system import System
 from omac.services.kernel.restoring import forged
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.journals import codec_of_damaged, keys_of, mark_of, path_in_use, snapshots_of
 from omac.tools.compose.searched_audit import SearchedAudit
-from omac.tools.compose.searched_links import SearchedLinks
 from omac.tools.compose.state import StateDir, host_id, is_living_run
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import confirm
@@ -80,13 +80,11 @@ def _forged_files(state: StateDir, path: str, system: System) -> list[Damage]:
     with closing(ReadJournal(path, mark_of(state, path), keys_of(state, path))) as journal:
         head, snapshots = journal.store.head(), snapshots_of(state, journal.store)
         files = [(at, "snapshot", snapshots.path(at)) for at in forged(journal, snapshots, journal.store.head)]
-        audit = SearchedAudit(journal, state, head).forged_file()
-        if audit:
+        if index := SearchedAudit(journal, state, head).forged_file():
             for recorded in journal.folded(system.position, journal.store.head()):
                 system.apply(recorded)  # what was appended meanwhile may be an erasure
-        is_gone = any(erasures_of(system)) or not os.path.exists(audit)
-        index = SearchedLinks(journal, state, journal.store.head()).forged_file() if is_gone else audit
-        files += [(0, "index of the audit", index)] if index else []
+            if not any(erasures_of(system)) and os.path.exists(index):
+                files.append((0, "index of the audit", index))
     return [
         Damage(at, "", None, "", f"the {what} {file} is not what the events give", "snapshot",
                fix=f"rm {quoted(file)}")
@@ -102,18 +100,18 @@ def _commands(path: str, findings: Sequence[Damage]) -> list[str]:
     return [f"omac journal {'restore BACKUP' if beyond else 'repair --dry-run'} --journal {quoted(path)}"]
 
 
-def repair(request: RepairRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def repair(request: RepairRequest, environment: Mapping[str, str]) -> int:
     """Show what is damaged, ask, and set it aside. Raises Refusal."""
     state = StateDir.of(environment)
     path = path_in_use(state, environment, request.journal)
     require_repairable(path)  # before its lock is made beside what is no journal
     with state.without_server(path):
-        return _repair(request, path, state, clock)
+        return _repair(request, path, state)
 
 
-def _repair(request: RepairRequest, path: str, state: StateDir, clock: Callable[[], int]) -> int:
+def _repair(request: RepairRequest, path: str, state: StateDir) -> int:
     run, codec = secrets.token_hex(6), codec_of_damaged(state, path)
-    work = Repair(path, host_id(state), run, clock, lambda: System().apply, partial(is_living_run, state), codec)
+    work = Repair(path, host_id(state), run, now_ns, lambda: System().apply, partial(is_living_run, state), codec)
     planned = work.plan(request.positions)
     if not planned:
         print_folded(f"nothing in {path} is damaged")

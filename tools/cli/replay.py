@@ -1,12 +1,13 @@
 """omac replay: the state as it was at a position or a time, and the events that led there."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.reader import ReadJournal
 from omac.projections.status import status_of
 from omac.services.kernel.restoring import restored
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.journals import require_left, snapshots_of, to_read
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import is_position, print_json
@@ -16,13 +17,11 @@ from omac.tools.terminal.timestamps import parse_end, wall_clock
 LED_THERE = 20  # events shown to people
 
 
-def run(
-    at: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
-) -> int:
+def run(at: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the state at `at`. Raises Refusal."""
     state = StateDir.of(environment)
     with closing(to_read(environment, journal_path)) as journal:
-        position = _position(journal, at, clock)
+        position = _position(journal, at)
         require_left(journal.store, position if at.isdigit() else max(position, 1))
         system = restored(journal, snapshots_of(state, journal.store), position)
         last = list(journal.records(max(0, position - LED_THERE), position)) if not as_json else []
@@ -39,11 +38,11 @@ def run(
     return 0
 
 
-def _position(journal: ReadJournal, at: str, clock: Callable[[], int]) -> int:
+def _position(journal: ReadJournal, at: str) -> int:
     """The position that is meant. Raises Refusal."""
     if at.isascii() and at.isdigit():
         head = journal.store.head()
         if not is_position(at) or int(at) > head:
             raise Refusal("not-found", f"the journal ends at position {head}", fix=[f"--at {head}"])
         return int(at)
-    return journal.store.position_at(parse_end(at, clock, "--at"))
+    return journal.store.position_at(parse_end(at, now_ns, "--at"))

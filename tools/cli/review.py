@@ -4,7 +4,7 @@ All of it may have been written by an agent: it is escaped, and bounded.
 """
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -102,12 +102,10 @@ def review_of(candidate: Candidate, registry: Registry, folders: SkillFolders) -
     return Review(candidate, registry.standing(candidate, folders))
 
 
-def frozen(
-    reviewed: Review, journal: str | None, environment: Mapping[str, str], clock: Callable[[], int]
-) -> tuple[Code, FrozenFiles]:
+def frozen(reviewed: Review, journal: str | None, environment: Mapping[str, str]) -> tuple[Code, FrozenFiles]:
     """Copy a skill as it is now, so that what is shown and what is approved are the same; nothing is recorded. Raises
     Refusal: it cannot be copied, or changed meanwhile."""
-    with opened(environment, journal, clock) as everything:
+    with opened(environment, journal) as everything:
         code, path = recorded(everything, lambda: everything.registering.preview(reviewed.candidate))
     return code, FrozenFiles(path, reviewed.skill.source)
 

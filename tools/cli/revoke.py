@@ -1,7 +1,7 @@
 """omac revoke: end the approvals by which a skill runs in a directory, that by repository too."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import trio
@@ -29,7 +29,7 @@ class RevokeRequest(NamedTuple):
     bundle_hash: str | None = None  # of omac approve, where it makes no sense
 
 
-def run(request: RevokeRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(request: RevokeRequest, environment: Mapping[str, str]) -> int:
     """Revoke by what is recorded: the folder may be gone. Raises Refusal: skill-not-found, skill-ambiguous."""
     if request.bundle_hash is not None:
         raise Refusal("misuse", "--revoke and --hash cannot be combined: --revoke ends the approval of any code")
@@ -45,7 +45,7 @@ def run(request: RevokeRequest, environment: Mapping[str, str], clock: Callable[
         message = f"no skill {request.skill!r} is registered {place_of(request.where)}"
         raise Refusal("skill-not-found", message, fix=["omac approvals"], skill=request.skill)
     for target in targets:
-        with opened(environment, request.journal, clock) as everything:
+        with opened(environment, request.journal) as everything:
             changed = trio.run(everything.registering.revoke, target.stream)
         _report(request, target, changed)
     report_suspended(environment)

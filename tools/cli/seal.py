@@ -1,12 +1,13 @@
 """omac journal seal: moves the oldest events into a read-only file."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.segment import Segment, folder_of
 from omac.tools.cli.checkpoint import keys_in
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.sealing import SealRequest, seal
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import print_folded, print_line
@@ -19,13 +20,10 @@ def run(
     journal_path: str | None,
     as_json: bool,
     environment: Mapping[str, str],
-    clock: Callable[[], int],
 ) -> int:
     """Seal, and print what was. Raises Refusal."""
     keys = partial(keys_in, keys=(), environment=environment)
-    sealed = seal(
-        SealRequest(moment_of(before, keep, clock, "omac journal seal"), journal_path), keys, environment, clock
-    )
+    sealed = seal(SealRequest(moment_of(before, keep, "omac journal seal"), journal_path), keys, environment)
     if as_json:
         print_json({"path": sealed.path, "segment": _data(sealed.path, sealed.segment)})
         return 0
@@ -40,14 +38,14 @@ def run(
     return 0
 
 
-def moment_of(before: str | None, keep: str | None, clock: Callable[[], int], command: str) -> int | None:
+def moment_of(before: str | None, keep: str | None, command: str) -> int | None:
     """Return the moment that options of `command` mean; None for neither. Raises Refusal (misuse)."""
     if before is not None and keep is not None:
         raise Refusal("misuse", "--before and --keep say the same thing: give one", fix=[f"{command} --keep 400d"])
     if keep is not None and not AGO.fullmatch(keep):
         raise Refusal("misuse", f"--keep takes an age such as 400d, not {keep!r}", fix=["--keep 400d"])
     word = before if before is not None else keep
-    return parse_moment(word, clock, "--before") if word is not None else None
+    return parse_moment(word, now_ns, "--before") if word is not None else None
 
 
 def _described(path: str, segment: Segment) -> str:

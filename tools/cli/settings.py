@@ -1,6 +1,6 @@
 """omac settings: what each setting is and who said so, and changing the user's own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -28,26 +28,24 @@ def show(as_json: bool, show_origin: bool, workdir: str | None, environment: Map
     return 0
 
 
-def set_(name: str, value: str, journal: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def set_(name: str, value: str, journal: str | None, environment: Mapping[str, str]) -> int:
     """Have the user's file say `value`, and record it. Raises Refusal."""
     setting = setting_named(name)
     if check_word(setting, value) in LATER:
         message = f"{setting.name} cannot be {value} yet: this omac cannot confine sidecars"
         raise Refusal("sandbox-unavailable", message, fix=[f"omac settings set {setting.name} {setting.default}"])
-    return _change(setting, value, journal, environment, clock)
+    return _change(setting, value, journal, environment)
 
 
-def unset(name: str, journal: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def unset(name: str, journal: str | None, environment: Mapping[str, str]) -> int:
     """Have the user's file say nothing about a setting, and record it. Raises Refusal."""
-    return _change(setting_named(name), None, journal, environment, clock)
+    return _change(setting_named(name), None, journal, environment)
 
 
-def _change(
-    setting: Setting, value: str | None, journal: str | None, environment: Mapping[str, str], clock: Callable[[], int]
-) -> int:
+def _change(setting: Setting, value: str | None, journal: str | None, environment: Mapping[str, str]) -> int:
     from omac.tools.compose.settings import change_user_setting
 
-    changed = change_user_setting(environment, journal, clock, setting, value)
+    changed = change_user_setting(environment, journal, setting, value)
     if value is None:
         default = setting.default or "no value"
         print_folded(f"{setting.name}: yours is {'removed' if changed else 'not there'}; now {default} applies")

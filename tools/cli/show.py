@@ -4,7 +4,7 @@ The commands that they offer approve what was shown, file by file, or nothing: w
 change, and they name its digest.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -48,7 +48,7 @@ class ShowRequest(NamedTuple):
     json: bool = False
 
 
-def show(request: ShowRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def show(request: ShowRequest, environment: Mapping[str, str]) -> int:
     """Show a skill. Raises Refusal."""
     reviewed = review(request.skill, request.where, request.journal, environment, "omac show")
     if request.json:
@@ -59,7 +59,7 @@ def show(request: ShowRequest, environment: Mapping[str, str], clock: Callable[[
         return 0
     shown, digest = LiveFiles(reviewed.skill.source), ""
     if reviewed.state in ("not approved", "changed") and not reviewed.standing.obstacle:
-        shown, digest = _to_show(reviewed, request, environment, clock)
+        shown, digest = _to_show(reviewed, request, environment)
     files = files_of(shown)
     show_purpose(reviewed, environment)
     _show_limits(reviewed, environment)
@@ -73,13 +73,13 @@ def show(request: ShowRequest, environment: Mapping[str, str], clock: Callable[[
     return 0
 
 
-def diff(request: ShowRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def diff(request: ShowRequest, environment: Mapping[str, str]) -> int:
     """Show how a skill differs from its approved copy; 0 where it does not, else 1. Raises Refusal."""
     reviewed = review(request.skill, request.where, request.journal, environment, "omac diff")
     if reviewed.approved is None:
         message = f"{reviewed.skill.name} in {reviewed.skill.source} is not approved: nothing to compare with"
         raise Refusal("skill-changed", message, fix=[command("show", reviewed)])
-    shown, digest = _to_show(reviewed, request, environment, clock)
+    shown, digest = _to_show(reviewed, request, environment)
     differs = show_differences(reviewed, shown, environment, request.journal)
     if not differs:
         report(f"{reviewed.skill.name}: the files are what was approved")
@@ -88,12 +88,10 @@ def diff(request: ShowRequest, environment: Mapping[str, str], clock: Callable[[
     return 1 if differs else 0
 
 
-def _to_show(
-    reviewed: Review, request: ShowRequest, environment: Mapping[str, str], clock: Callable[[], int]
-) -> tuple[LiveFiles, str]:
+def _to_show(reviewed: Review, request: ShowRequest, environment: Mapping[str, str]) -> tuple[LiveFiles, str]:
     """The copy that an approval would be for, with its digest; the folder itself and "" where there can be none."""
     try:
-        code, copy = frozen(reviewed, request.journal, environment, clock)
+        code, copy = frozen(reviewed, request.journal, environment)
     except Refusal as refusal:
         report(f"{reviewed.skill.name} cannot be approved: {refusal.message}")
         report_fix(refusal.fix)

@@ -16,7 +16,6 @@ from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.values import ValueRefused, decoded
 from omac.services.credentials.values import Values
 from omac.services.skills.resolution import Candidate, find
-from omac.tools.compose.clock import now_ns
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import Registry, Standing, digest_now
 from omac.tools.compose.scope_options import Where, for_repository, search_of
@@ -142,7 +141,7 @@ def opened_skill(request: SkillArgument, command: str, words: Collection[str]) -
         raise Refusal(refusal.reason, refusal.message, fix=fix, skill=request.skill) from None
     candidate = for_repository(candidate, request.where, f"{command} {quoted(request.skill)} {again}".rstrip())
     assert candidate.skill.sidecar is not None, "find returns no other"
-    with opened(environment, request.journal, now_ns) as everything:
+    with opened(environment, request.journal) as everything:
         yield OpenedSkill(everything, candidate, candidate.skill.sidecar, request.where, request.journal)
 
 

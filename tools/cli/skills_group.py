@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from omac.tools.cli.plain_typer import DIRECTORY_HELP, JournalPath, Json
-from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
 
 Harness = Annotated[str | None, typer.Option("--harness", help="Only what this coding agent sees.")]
@@ -68,7 +67,7 @@ def register(
     request = RegisterRequest(
         skill, Where(workdir, shared, harness, repository), options, force, bundle_hash, journal, json
     )
-    return run(request, current().environment, now_ns)
+    return run(request, current().environment)
 
 
 def deregister(
@@ -101,7 +100,7 @@ def deregister(
     request = DeregisterRequest(
         tuple(skills or ()), where, purge_secrets, purge_fields, purge_defaults, prune, yes, journal
     )
-    return run(request, current().environment, now_ns)
+    return run(request, current().environment)
 
 
 def approve(
@@ -130,9 +129,9 @@ def approve(
     where = Where(workdir, shared, harness, repository)
     if revoke:
         revocation = RevokeRequest(skill, where, journal, json, bundle_hash)
-        return run_revoke(revocation, current().environment, now_ns)
+        return run_revoke(revocation, current().environment)
     request = ApproveRequest(skill, where, bundle_hash, journal, json)
-    return run(request, current().environment, now_ns)
+    return run(request, current().environment)
 
 
 def revoke(
@@ -156,7 +155,7 @@ def revoke(
     from omac.tools.compose.scope_options import Where
 
     request = RevokeRequest(skill, Where(workdir, shared, harness, repository), journal, json)
-    return run(request, current().environment, now_ns)
+    return run(request, current().environment)
 
 
 def approvals(
@@ -192,7 +191,7 @@ def trust(
     from omac.tools.compose.scope_options import Where, project_here
 
     request = TrustRequest(Where(directory or project_here(), harness=harness, repository=repository), journal)
-    return run(request, current().environment, now_ns)
+    return run(request, current().environment)
 
 
 def show(
@@ -214,7 +213,7 @@ def show(
     from omac.tools.compose.scope_options import Where
 
     request = ShowRequest(skill, Where(workdir, shared, harness), contents, journal, json)
-    return show(request, current().environment, now_ns)
+    return show(request, current().environment)
 
 
 def diff(
@@ -233,7 +232,7 @@ def diff(
     from omac.tools.compose.scope_options import Where
 
     request = ShowRequest(skill, Where(workdir, shared, harness), journal=journal)
-    return diff(request, current().environment, now_ns)
+    return diff(request, current().environment)
 
 
 def list_(

@@ -34,13 +34,13 @@ def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str])
         except Refusal as refusal:  # such as a disk that takes no change; the rest can be shown
             report(f"omac: what ended launches left is not inspected: {refusal.message}")
             report_fix(refusal.fix)
-    answer, position = _answer(journal_path, environment)
-    if position is not None:
-        report(f"no server is running here; this is from the journal, at position {position}")
+    recorded, why = _recorded(journal_path, environment)
+    if why:
+        report(f"{why}; this is from the journal, at position {recorded.position}")
     if as_json:
-        print_json(msgspec.Raw(answer))
+        print_json(recorded)
     else:
-        status, gone = _living(answer, environment)
+        status, gone = _living(recorded, environment)
         show_status(_wanted(status, environment), gone, _missing(status))
     if journal_path is None:
         _report_short_disks(environment)
@@ -73,7 +73,7 @@ def watch(journal_path: str | None, as_json: bool, environment: Mapping[str, str
 
 def status_now(journal_path: str | None, environment: Mapping[str, str]) -> tuple[Status, Gone]:
     """Return what lives, and what ended without a record. Raises Refusal."""
-    return _living(_answer(journal_path, environment)[0], environment)
+    return _living(_recorded(journal_path, environment)[0], environment)
 
 
 def lives_now(environment: Mapping[str, str]) -> Status:
@@ -88,20 +88,24 @@ def lives_now(environment: Mapping[str, str]) -> Status:
             raise
         report(f"omac: {refusal.message}")
         report_fix(refusal.fix)
-    return _living(_from_journal(None, environment)[0], environment)[0]
+    return _living(_from_journal(None, environment), environment)[0]
 
 
-def _answer(journal_path: str | None, environment: Mapping[str, str]) -> tuple[bytes, int | None]:
-    """The status as JSON, from the server; else from the journal, with its position."""
+def _recorded(journal_path: str | None, environment: Mapping[str, str]) -> tuple[Status, str]:
+    """The status from the server; else from the journal, and why."""
     server = server_socket(environment) if journal_path is None else ""
     answer = ask_run(server, "GET", "/__omac__/status") if server else None
-    return _from_journal(journal_path, environment) if answer is None else (answer, None)
+    if answer is None:
+        return _from_journal(journal_path, environment), "no server is running here"
+    try:
+        return msgspec.json.decode(answer, type=Status), ""
+    except msgspec.ValidationError:
+        return _from_journal(None, environment), "the server here is of another version of omac"
 
 
-def _living(answer: bytes, environment: Mapping[str, str]) -> tuple[Status, Gone]:
+def _living(status: Status, environment: Mapping[str, str]) -> tuple[Status, Gone]:
     state = StateDir.of(environment)
-    status, launches = msgspec.json.decode(answer, type=Status), partial(is_living_launch, state)
-    return living(status, partial(is_living_run, state), is_living, launches)
+    return living(status, partial(is_living_run, state), is_living, partial(is_living_launch, state))
 
 
 def _wanted(status: Status, environment: Mapping[str, str]) -> Status:
@@ -119,10 +123,9 @@ def _missing(status: Status) -> frozenset[str]:
     return frozenset(directory.dir for directory in status.directories if not os.path.isdir(directory.dir))
 
 
-def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> tuple[bytes, int]:
+def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> Status:
     from omac.tools.compose.journals import report_missing, system_of, to_read
 
     with closing(to_read(environment, journal_path)) as journal:
         report_missing(journal.store)
-        system = system_of(journal, StateDir.of(environment))
-    return msgspec.json.encode(status_of(system)), system.position
+        return status_of(system_of(journal, StateDir.of(environment)))

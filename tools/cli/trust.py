@@ -8,7 +8,7 @@ Rules
 3. Saved values are offered to the code that they were given to, file by file, and to no other of that name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -71,7 +71,7 @@ class Counts(NamedTuple):
         return f"{self.approved} approved, {self.before} approved before, {self.left} not approved{waiting}"
 
 
-def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+def run(request: TrustRequest, environment: Mapping[str, str]) -> int:
     """Go through the skills; 1 where one could not be shown, or an approval failed that a person wanted. Raises
     Refusal: misuse without a terminal, which names the single commands."""
     folders = DiskSkillFolders(environment)
@@ -88,8 +88,7 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
             for candidate in candidates
         ]
     reviews = [
-        _with_copy(review_of(candidate, registry, folders), registry, request, environment, clock)
-        for candidate in candidates
+        _with_copy(review_of(candidate, registry, folders), registry, request, environment) for candidate in candidates
     ]
     reviews.sort(key=lambda review: (not review.candidate.place.workdir, review.skill.name, review.skill.base))
     if not reviews:
@@ -109,7 +108,7 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
         if answer != "q":  # after that nothing more is asked
             print_line("")
             print_line(f"[{number} of {len(reviews)}]")
-            answer = _ask(reviewed, request, environment, clock)
+            answer = _ask(reviewed, request, environment)
         counts = counts.after(reviewed, answer)
     print_line("")
     print_line(counts.shown())
@@ -139,13 +138,12 @@ def _with_copy(
     registry: Registry,
     request: TrustRequest,
     environment: Mapping[str, str],
-    clock: Callable[[], int],
 ) -> Review:
     """Return a skill whose approved copy is whole, if the files that were approved are still there: of these it is made
     again, which approves nothing. Any other skill is returned as it is."""
     if reviewed.standing.obstacle:
         with suppress(Refusal):
-            frozen(reviewed, request.journal, environment, clock)
+            frozen(reviewed, request.journal, environment)
         before, reviewed = reviewed, review_of(reviewed.candidate, registry, DiskSkillFolders(environment))
         if not reviewed.standing.obstacle:
             report(f"{reviewed.skill.name}: {before.standing.obstacle}; it was made again of the approved files")
@@ -158,7 +156,7 @@ def _needs(reviewed: Review, environment: Mapping[str, str]) -> bool:
     )
 
 
-def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> str:
+def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]) -> str:
     """Show a skill, and ask; return y for one that is approved now, n for one that is not, FAILED for one that was to
     be or that omac could not show, q to end. Raises Refusal."""
     if reviewed.state == "broken":
@@ -166,7 +164,7 @@ def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]
         report_fix([f"omac skill check {quoted(reviewed.skill.source)}"])
         return "n"
     try:
-        code, copy = frozen(reviewed, request.journal, environment, clock)
+        code, copy = frozen(reviewed, request.journal, environment)
     except Refusal as refusal:
         report(f"{reviewed.skill.name} cannot be approved: {refusal.message}")
         report_fix(refusal.fix)
@@ -189,7 +187,7 @@ def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]
             show_contents(copy, list(files))
     if answer != "y":
         return answer
-    return _approve(reviewed, code, request, environment, clock)
+    return _approve(reviewed, code, request, environment)
 
 
 def _shows_differences(
@@ -203,20 +201,18 @@ def _shows_differences(
         return False
 
 
-def _approve(
-    reviewed: Review, code: Code, request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]
-) -> str:
+def _approve(reviewed: Review, code: Code, request: TrustRequest, environment: Mapping[str, str]) -> str:
     """Approve the copy that was shown, and ask for its values; return y, or FAILED."""
     skill_scope, skill = reviewed.candidate.place, reviewed.skill
     where = Where(
         skill_scope.workdir or None, not skill_scope.workdir, skill_scope.harness, skill_scope.repository is not None
     )
-    options = ValueOptions(defaults=_takes_saved(reviewed, code, request, environment, clock))
+    options = ValueOptions(defaults=_takes_saved(reviewed, code, request, environment))
     wanted = RegisterRequest(
         skill.name, where, options, True, code.digest, request.journal, remembered_for=code.digest, brief=True
     )
     try:
-        register(wanted, environment, clock)
+        register(wanted, environment)
     except Refusal as refusal:
         outcome = "got no values" if reviewed.state == "approved" else "is not approved"
         report(f"{skill.name} {outcome}: {refusal.message}")
@@ -226,13 +222,11 @@ def _approve(
     return "y"
 
 
-def _takes_saved(
-    reviewed: Review, code: Code, request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]
-) -> bool:
+def _takes_saved(reviewed: Review, code: Code, request: TrustRequest, environment: Mapping[str, str]) -> bool:
     """Ask whether values that were given to these very files in another project shall be used here too."""
     sidecar = reviewed.skill.sidecar
     names = [field.name for field in sidecar.fields] if sidecar and reviewed.candidate.place.workdir else []
-    with opened(environment, request.journal, clock) as everything:
+    with opened(environment, request.journal) as everything:
         saved = everything.credentials.defaults(reviewed.skill.name)
     present = {*reviewed.given.secrets, *reviewed.given.config}
     offered = [name for name in names if name in saved and saved[name].code == code.digest and name not in present]

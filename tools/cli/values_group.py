@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omac.tools.cli.plain_typer import Commands, JournalPath, Json, Workdir, taking
-from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
 
 if TYPE_CHECKING:
@@ -263,7 +262,7 @@ def settings_set(
     """
     from omac.tools.cli.settings import set_
 
-    return set_(setting, value, journal, current().environment, now_ns)
+    return set_(setting, value, journal, current().environment)
 
 
 @settings_app.command("unset")
@@ -275,4 +274,4 @@ def settings_unset(setting: Setting, journal: JournalPath = None) -> int:
     """
     from omac.tools.cli.settings import unset
 
-    return unset(setting, journal, current().environment, now_ns)
+    return unset(setting, journal, current().environment)

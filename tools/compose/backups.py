@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
@@ -76,7 +76,7 @@ def _discard_keys(beside: str, target: str) -> None:
         os.unlink(beside)
 
 
-def restore_with_keys(state: StateDir, source: Copy, path: str, clock: Callable[[], int]) -> Restored:
+def restore_with_keys(state: StateDir, source: Copy, path: str) -> Restored:
     """Replace the journal at `path` by a backup, and keep the backup's keys with those that are there, except those
     erased since. Changes of the signing key since the backup are recorded in the copy before it replaces the journal,
     so that no interruption leaves them out. Raises Refusal."""
@@ -99,7 +99,7 @@ def restore_with_keys(state: StateDir, source: Copy, path: str, clock: Callable[
         if changes:
             from omac.tools.compose.recording import recorded_again  # loads what appends
 
-            rotations = recorded_again(state, draft, changes, clock)
+            rotations = recorded_again(state, draft, changes)
 
     _, kept = restore(source.path, path, mark_of(state, path), complete)
     return Restored(kept, sum(map(bool, keys.values())), erased, rotations, _other_hosts(state, path))

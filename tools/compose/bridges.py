@@ -1,7 +1,7 @@
 """omac's hooks and plugins in the settings of agents: found, put there, and taken out again, each change on record."""
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def project_file(harness: Harness, program: str) -> BridgeFile:
     return BridgeFile(harness.name, file, _commands(harness, program), harness.hook)
 
 
-def change(bridge_file: BridgeFile, choice: Choice, environment: Mapping[str, str], clock: Callable[[], int]) -> bool:
+def change(bridge_file: BridgeFile, choice: Choice, environment: Mapping[str, str]) -> bool:
     """Have a file call omac for the hooks of a choice, and record it; False if it did already. Raises Refusal."""
     import trio  # what only shows the files does without
 
@@ -62,7 +62,7 @@ def change(bridge_file: BridgeFile, choice: Choice, environment: Mapping[str, st
     from omac.tools.compose.journals import carrying
 
     find(bridge_file)  # nothing is made for a file that cannot be used
-    with carrying(environment, None, clock) as execution:
+    with carrying(environment, None) as execution:
         return trio.run(change_installation, execution, bridge_file.file.path, partial(planned, bridge_file, choice))
 
 

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, cast
 
@@ -36,10 +36,10 @@ class Opened(NamedTuple):
 
 
 @contextmanager
-def opened(environment: Mapping[str, str], journal_path: str | None, clock: Callable[[], int]) -> Iterator[Opened]:
+def opened(environment: Mapping[str, str], journal_path: str | None) -> Iterator[Opened]:
     """Open it all, and close the journal in the end. Raises Refusal."""
     state, stores = StateDir.of(environment), secret_stores(environment)
-    with carrying(environment, journal_path, clock) as execution:
+    with carrying(environment, journal_path) as execution:
         key = state.fingerprint_key(lambda: secrets.token_hex(32))
         credentials = Credentials(execution, stores, key, changing_of(state))
         store = execution.journal.store

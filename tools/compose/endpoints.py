@@ -4,7 +4,8 @@ Rules
 
 1. An agent that serves many directories gets addresses, never a routing token: its bridge asks for those, per session.
 2. A command that has one directory gets the flat names of that directory's skills, which hold its token.
-3. Variables that an outer omac gave this one are not handed on: they would lead to directories of another run.
+3. Variables that are for this process alone are not handed on: those that an outer omac gave it, which would lead to
+   directories of another run, and the socket of its service manager.
 """
 
 import re
@@ -12,13 +13,14 @@ from collections.abc import Mapping
 
 import msgspec
 
+from omac.adapters.linux import readiness
 from omac.domain.harness.harness import Harness
 from omac.projections.access.routes import SHARED
 from omac.services.directories.manifest import Manifest, Reach
 from omac.tools.terminal.version import VERSION
 
 INSIDE = "/run/omac"  # where a sandbox has what omac hands on
-FOREIGN = re.compile(r"OMAC_(.+_BASE|SKILLS|WORKDIR|RUN|CONTROL_SOCKET|BRIDGE)")
+FOREIGN = re.compile(r"OMAC_(.+_BASE|SKILLS|WORKDIR|RUN|CONTROL_SOCKET|BRIDGE)|" + readiness.VARIABLE)
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -47,7 +49,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """omac's own environment without what another omac put there (rule 3)."""
+    """omac's own environment without what is for omac alone (rule 3)."""
     return {name: value for name, value in environment.items() if not FOREIGN.fullmatch(name)}
 
 

@@ -130,11 +130,11 @@ class Erasing:
 
 
 @contextmanager
-def erasing(flag: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> Iterator[Erasing]:
+def erasing(flag: str | None, environment: Mapping[str, str]) -> Iterator[Erasing]:
     """The journal that a command means, from which nobody else erases meanwhile; what was in the spool is in it. Raises
     Refusal."""
     require_existing(environment, flag)
-    with carrying(environment, flag, clock) as carrier:
+    with carrying(environment, flag) as carrier:
         work = Erasing(carrier, StateDir.of(environment))
         with work.keys.turn():
             yield work

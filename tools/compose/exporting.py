@@ -42,6 +42,7 @@ from omac.journal.reader import ReadJournal
 from omac.journal.redaction import Redaction
 from omac.projections.evidence.accesses import AuditFold, ended_rows
 from omac.projections.evidence.audit_query import AuditQuery
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.export_draft import Begun, DraftRefused, ExportDraft, draft_path, held_draft
 from omac.tools.compose.journals import carrying, codec_of, to_read
 from omac.tools.compose.signing import Signer
@@ -75,7 +76,6 @@ class Exported(NamedTuple):
 def export_evidence(
     request: ExportRequest,
     environment: Mapping[str, str],
-    clock: Callable[[], int],
     reading: Tell,
     writing: Tell,
     signer: Signer,
@@ -101,13 +101,13 @@ def export_evidence(
         if begun is None:
             count = len(selection) if selection is not None else head
             fact = ExportCreated(request.format, request.folder, dict(request.filters), request.redacted, count)
-            _record(fact, request.journal, environment, clock)
+            _record(fact, request.journal, environment)
             tree = current_checkpoint(path, request.at)
             begun = Begun(
                 request.at, journal_id, fact.format, fact.filters, fact.redacted, head, count, tree.size, tree.root
             )
             draft.begin(begun)
-        checkpoint = Checkpoint(journal_id, begun.size, begun.root, clock(), current_checkpoint(path, clock()).late)
+        checkpoint = Checkpoint(journal_id, begun.size, begun.root, now_ns(), current_checkpoint(path, now_ns()).late)
         name, seed = signer.key()
         positions = selection if selection is not None else range(1, head + 1)
         counts = _write_events(draft, request, path, codec, journal_id, checkpoint, positions, writing, begun.events)
@@ -125,8 +125,8 @@ def export_evidence(
     return Exported(request.folder, manifest)
 
 
-def _record(fact: ExportCreated, flag: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> None:
-    with carrying(environment, flag, clock) as execution:
+def _record(fact: ExportCreated, flag: str | None, environment: Mapping[str, str]) -> None:
+    with carrying(environment, flag) as execution:
         record = Addressed(export.AGGREGATE, ids.export_stream(execution.host), fact)
         trio.run(execution.record, [record], PERSON)
 
@@ -160,7 +160,8 @@ def _chosen_otherwise(request: ExportRequest, begun: Begun, count: int) -> Draft
 
 def derived(manifest: BundleManifest, events: Iterator[EventContent]) -> bytes | None:
     """Return the SHA-256 of a bundle's data as this omac derives it; None where another version derived it."""
-    if manifest.data not in FILES or (manifest.omac, manifest.writer) != (VERSION, writer_of(manifest.data)):
+    made_by = (manifest.format, manifest.omac, manifest.writer)
+    if manifest.data not in FILES or made_by != (FORMAT, VERSION, writer_of(manifest.data)):
         for _ in events:
             pass
         return None

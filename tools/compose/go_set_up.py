@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from omac.adapters.files import atomic
-from omac.adapters.legacy import go_keyring_encoding
 from omac.adapters.legacy.go_files import copy_path, read_old, read_profiles
 from omac.adapters.linux.home import home_of
 from omac.adapters.skills.reading import read_tree
@@ -61,7 +60,7 @@ def open_import(old: Old, literal: str, journal_path: str | None, environment: M
         return _seen(copy_path(name, bundle_hash, environment))
 
     with _recorded(journal_path, environment) as recorded:
-        yield GoImport(old, literal, recorded, stores, _seen, kept, go_keyring_encoding.plain)
+        yield GoImport(old, literal, recorded, stores, _seen, kept)
 
 
 def _parsed(content: bytes, shown_path: str) -> object:

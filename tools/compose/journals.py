@@ -51,13 +51,13 @@ def inbox_of(state: StateDir, host: HostId, journal: str) -> Inbox:
 
 
 @contextmanager
-def carrying(environment: Mapping[str, str], flag: str | None, clock: Callable[[], int]) -> Iterator["OpenedJournal"]:
+def carrying(environment: Mapping[str, str], flag: str | None) -> Iterator["OpenedJournal"]:
     """Yield what executes commands on the journal that a command means, for as long as that is open. Raises Refusal."""
     from omac.services.kernel.opened import OpenedJournal
 
     state = StateDir.of(environment)
     host, path = host_id(state), state.journal_in_use(environment, flag)
-    with closing(_opened(state, path, secrets.token_hex(6), clock)) as journal:
+    with closing(_opened(state, path, secrets.token_hex(6))) as journal:
         report_missing(journal.store.reader)
         _take_in(inbox_of(state, host, path), journal, state)
         yield OpenedJournal(journal, host, snapshots_of(state, journal.store.reader))
@@ -84,7 +84,7 @@ def to_serve(state: StateDir, path: str, run: str) -> "Journal":
 
 
 def _opened(
-    state: StateDir, path: str, run: str, clock: Callable[[], int], present: "Present | None" = None
+    state: StateDir, path: str, run: str, clock: Callable[[], int] = now_ns, present: "Present | None" = None
 ) -> "Journal":
     from omac.journal.opening import open_journal
 
@@ -107,7 +107,7 @@ def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
     if waiting := waiting_in(spool):
         try:
             inbox = inbox_of(state, host_id(state), path)
-            with closing(_opened(state, path, "", now_ns)) as journal:
+            with closing(_opened(state, path, "")) as journal:
                 _take_in(inbox, journal, state)
         except Refusal as refusal:
             _log.warning("what is in %s is not shown (%s): %s", spool, counted(len(waiting), "record"), refusal.message)

@@ -32,9 +32,8 @@ AFTER_S = 0.2  # a command that ends sooner has not waited for what it did not n
 
 NEEDED_LATER = (
     "cryptography.exceptions", "cryptography.hazmat.backends.openssl", "cryptography.hazmat.primitives.ciphers.aead",
-    "difflib", "encodings.idna", "omac.adapters.control.app", "omac.adapters.credentials.library_keychain",
-    "omac.adapters.credentials.secret_service", "omac.journal.checkpoint", "re2", "ruamel.yaml", "tomlkit",
-    "unicodedata",
+    "difflib", "encodings.idna", "omac.adapters.control.app", "omac.adapters.credentials.secret_service",
+    "omac.journal.checkpoint", "re2", "ruamel.yaml", "tomlkit", "unicodedata",
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ own state from the same events. That both give the same state is compared before
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from omac.journal.segment_writing import require_verified, written_pruned
 from omac.projections.snapshot import encoded
 from omac.projections.system import System
 from omac.services.kernel.opened import OpenedJournal
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.journals import mark_of
 from omac.tools.compose.sealing import KeysOf, alone_with, finish
 from omac.tools.compose.state import StateDir
@@ -53,17 +54,16 @@ class PlannedPrune(NamedTuple):
 class Pruning:
     """A journal that is about to be pruned. Methods raise Refusal."""
 
-    def __init__(self, carrier: OpenedJournal, keys: Sequence[VerifierKey], clock: Callable[[], int]) -> None:
+    def __init__(self, carrier: OpenedJournal, keys: Sequence[VerifierKey]) -> None:
         self.path = carrier.journal.store.path
         self._journal = carrier.journal
         self._carrier = carrier
         self._stream = ids.segment_stream(carrier.host)
         self._keys = keys
-        self._clock = clock
 
     def finish(self) -> None:
         """Finish what an earlier prune or seal left."""
-        finish(self._carrier, self._clock)
+        finish(self._carrier)
 
     def plan(self, moment: int) -> list[PlannedPrune]:
         """Return what is dropped when all segments are pruned whose events are of that moment or before."""
@@ -83,7 +83,7 @@ class Pruning:
         """Drop it, and return what is left."""
         segment = planned.segment
         left = PrunedContent(
-            planned.kept, planned.counted_at, Codec().encode(planned.counts)[1], planned.ended, self._clock()
+            planned.kept, planned.counted_at, Codec().encode(planned.counts)[1], planned.ended, now_ns()
         )
         self._record(sealing.RequestPrune(segment.first, segment.last, pruned_file_of(segment.first, segment.last)))
         try:
@@ -170,13 +170,11 @@ class Pruning:
 
 
 @contextmanager
-def pruning(
-    flag: str | None, keys: KeysOf, environment: Mapping[str, str], clock: Callable[[], int]
-) -> Iterator[Pruning]:
+def pruning(flag: str | None, keys: KeysOf, environment: Mapping[str, str]) -> Iterator[Pruning]:
     """A journal that nobody else seals or prunes meanwhile, what an earlier seal or prune left being finished. `keys`
     have signed its checkpoints. Raises Refusal."""
-    with alone_with(flag, environment, clock) as carrier:
-        work = Pruning(carrier, keys(carrier.journal.store.path), clock)
+    with alone_with(flag, environment) as carrier:
+        work = Pruning(carrier, keys(carrier.journal.store.path))
         try:
             work.finish()
             yield work

@@ -1,7 +1,7 @@
 """Records of the journal's proofs that a person asks for: checkpoints, and changes of the signing key."""
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 
@@ -14,40 +14,39 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON
 from omac.services.kernel.checkpointing import record_checkpoint
 from omac.services.kernel.opened import OpenedJournal
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.journals import carrying, keys_of
 from omac.tools.compose.signing import KeyChange, Record, Signer
 from omac.tools.compose.state import StateDir, host_id, is_living_run
 
-Clock = Callable[[], int]
 
-
-def recorded_checkpoint(environment: Mapping[str, str], flag: str | None, signer: Signer, clock: Clock) -> str:
+def recorded_checkpoint(environment: Mapping[str, str], flag: str | None, signer: Signer) -> str:
     """Return the text of a checkpoint that was signed and recorded now. Raises Refusal."""
     signer.prepare()
-    with carrying(environment, flag, clock) as journal:
-        note = trio.run(record_checkpoint, journal, partial(signer.checkpoint, clock), PERSON)
+    with carrying(environment, flag) as journal:
+        note = trio.run(record_checkpoint, journal, signer.checkpoint, PERSON)
     return note.text
 
 
-def rotated_key(environment: Mapping[str, str], flag: str | None, signer: Signer, clock: Clock) -> RecordRotation:
+def rotated_key(environment: Mapping[str, str], flag: str | None, signer: Signer) -> RecordRotation:
     """Have another key sign from now on; return what was recorded of that. Raises Refusal."""
-    with _recording(environment, flag, clock) as record:
-        return signer.rotate(record, clock)
+    with _recording(environment, flag) as record:
+        return signer.rotate(record)
 
 
-def key_begun_again(environment: Mapping[str, str], flag: str | None, signer: Signer, clock: Clock) -> RecordLoss:
+def key_begun_again(environment: Mapping[str, str], flag: str | None, signer: Signer) -> RecordLoss:
     """Have another key begin a new chain, for the old one is lost; return what was recorded of that. Raises Refusal."""
-    with _recording(environment, flag, clock) as record:
-        return signer.begin_again(record, clock)
+    with _recording(environment, flag) as record:
+        return signer.begin_again(record)
 
 
-def moved_key(environment: Mapping[str, str], flag: str | None, signer: Signer, store: str, clock: Clock) -> KeptKey:
+def moved_key(environment: Mapping[str, str], flag: str | None, signer: Signer, store: str) -> KeptKey:
     """Keep the key in another store, on record; return it. Raises Refusal."""
-    with _recording(environment, flag, clock) as record:
+    with _recording(environment, flag) as record:
         return signer.move(store, record)
 
 
-def recorded_again(state: StateDir, path: str, changes: Sequence[KeyRotated | KeyLost], clock: Clock) -> int:
+def recorded_again(state: StateDir, path: str, changes: Sequence[KeyRotated | KeyLost]) -> int:
     """Record the changes of the key that the copy of a journal at `path` lacks, as far as they follow the key that
     signed it last; return how many did. Raises Refusal."""
     from omac.journal.opening import open_journal
@@ -55,7 +54,7 @@ def recorded_again(state: StateDir, path: str, changes: Sequence[KeyRotated | Ke
     recorded = 0
     # A copy has neither a mark nor a spool.
     opened = open_journal(
-        path, secrets.token_hex(6), clock, is_living=partial(is_living_run, state), keys=keys_of(state, path)
+        path, secrets.token_hex(6), now_ns, is_living=partial(is_living_run, state), keys=keys_of(state, path)
     )
     with closing(opened):
         journal = OpenedJournal(opened, host_id(state))
@@ -75,8 +74,8 @@ def recorded_again(state: StateDir, path: str, changes: Sequence[KeyRotated | Ke
 
 
 @contextmanager
-def _recording(environment: Mapping[str, str], flag: str | None, clock: Clock) -> Iterator[Record]:
-    with carrying(environment, flag, clock) as journal:
+def _recording(environment: Mapping[str, str], flag: str | None) -> Iterator[Record]:
+    with carrying(environment, flag) as journal:
 
         def record(command: KeyChange) -> None:
             stream = ids.checkpoint_stream(journal.host)

@@ -21,6 +21,7 @@ from omac.journal.file import disk_refusal, refusal_of
 from omac.journal.segment import Segment, SegmentError, file_of, folder_of, verify_segment, withdraw
 from omac.journal.segment_writing import make_folder, require_verified, written_segment
 from omac.services.kernel.opened import OpenedJournal
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.journals import carrying, require_existing
 from omac.tools.terminal.invocation import typed_with
 
@@ -52,12 +53,12 @@ class Sealed(NamedTuple):
     why: str = ""
 
 
-def seal(request: SealRequest, keys: KeysOf, environment: Mapping[str, str], clock: Callable[[], int]) -> Sealed:
+def seal(request: SealRequest, keys: KeysOf, environment: Mapping[str, str]) -> Sealed:
     """Finish what an earlier seal left, then seal what a checkpoint by one of `keys` counts. Raises Refusal."""
-    with alone_with(request.journal, environment, clock) as carrier:
+    with alone_with(request.journal, environment) as carrier:
         reader, path = carrier.journal.store.reader, carrier.journal.store.path
         stream = ids.segment_stream(carrier.host)
-        finished = finish(carrier, clock)
+        finished = finish(carrier)
         first = reader.sealed_to() + 1
         signed = _chosen(carrier, request, keys(path))
         if signed is None or signed.checkpoint.size < first:
@@ -83,7 +84,7 @@ def seal(request: SealRequest, keys: KeysOf, environment: Mapping[str, str], clo
     return Sealed(segment, finished, path)
 
 
-def finish(carrier: OpenedJournal, clock: Callable[[], int]) -> Segment | None:
+def finish(carrier: OpenedJournal) -> Segment | None:
     """Finish what an earlier seal or prune recorded, and remove what it left that counts for nothing; return a segment
     that was finished. Raises Refusal."""
     state = carrier.entry(sealing.AGGREGATE, ids.segment_stream(carrier.host)).state
@@ -103,7 +104,7 @@ def finish(carrier: OpenedJournal, clock: Callable[[], int]) -> Segment | None:
         if pruned is not None and any(
             segment.first == pruned.first and not segment.pruned for segment in reader.segments()
         ):
-            left = Segment(pruned.first, pruned.last, pruned.file, pruned.bytes, pruned.sha256, clock())
+            left = Segment(pruned.first, pruned.last, pruned.file, pruned.bytes, pruned.sha256, now_ns())
             verify_segment(path, reader.journal_id(), left)
             store.replace_segment(left)
         withdraw(path, reader.segments())
@@ -142,10 +143,10 @@ def _why_nothing(signed: SignedSize | None, first: int, request: SealRequest) ->
 
 
 @contextmanager
-def alone_with(flag: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> Iterator[OpenedJournal]:
+def alone_with(flag: str | None, environment: Mapping[str, str]) -> Iterator[OpenedJournal]:
     """Yield what executes commands on the journal that a command means, which nobody else seals or prunes meanwhile.
     Raises Refusal."""
-    with _alone(require_existing(environment, flag)), carrying(environment, flag, clock) as carrier:
+    with _alone(require_existing(environment, flag)), carrying(environment, flag) as carrier:
         yield carrier
 
 

@@ -45,9 +45,9 @@ _row_decoder = msgspec.msgpack.Decoder(AuditRow)
 _state_decoder = msgspec.msgpack.Decoder(AuditLogState)
 
 
-class Searched:
-    """A journal up to position `head`, with an index in the state directory. `progress` gets how many events are
-    indexed, of how many: the first of a large journal take long."""
+class SearchedAudit:
+    """The audit of a journal up to position `head`, with an index in the state directory. `progress` gets how many
+    events are indexed, of how many: the first of a large journal take long."""
 
     def __init__(
         self,
@@ -62,18 +62,6 @@ class Searched:
         self._head = head
         self._file = Mark.of(state.path, journal.store.path).file + ".audit"
         self._is_indexed = head >= indexed_from
-
-    def _digest(self, position: int) -> bytes:
-        return hashlib.sha256(_encode(self._journal.store.select(position - 1, 1, position))).digest()
-
-    def _drop(self, error: Exception) -> None:
-        """Delete an index that is damaged: the next to ask makes it again. One that is in use is left alone."""
-        if is_damage(error):
-            delete_index(self._file)
-
-
-class SearchedAudit(Searched):
-    """The audit of such a journal."""
 
     def rows(self, query: AuditQuery) -> Iterator[AuditRow]:
         """Yield the rows that are wanted, in the order of the audit. Raises Refusal."""
@@ -143,6 +131,14 @@ class SearchedAudit(Searched):
                 return "" if self._is_given(index, progress) or not os.path.exists(self._file) else self._file
         except BROKEN:
             return ""  # another process is at it, or the next to ask makes it again
+
+    def _digest(self, position: int) -> bytes:
+        return hashlib.sha256(_encode(self._journal.store.select(position - 1, 1, position))).digest()
+
+    def _drop(self, error: Exception) -> None:
+        """Delete an index that is damaged: the next to ask makes it again. One that is in use is left alone."""
+        if is_damage(error):
+            delete_index(self._file)
 
     def _is_given(self, index: AuditIndex, progress: IndexProgress) -> bool:
         log, stored = AuditLog(), index.rows(progress)

@@ -25,7 +25,7 @@ from omac.adapters.credentials.stores import Choice, SecretStores
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.server import Facade
 from omac.adapters.http.accepting import HEAD_BYTES_MAX
-from omac.adapters.linux import process_identity
+from omac.adapters.linux import process_identity, readiness
 from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
 from omac.adapters.linux.watch import FolderWatch
 from omac.adapters.sidecars.host import LinuxSidecarHost
@@ -59,7 +59,6 @@ from omac.services.sidecars.supervision import Supervision
 from omac.services.skills.registrar import Registrar
 from omac.tools.compose.agent_process import OF_THE_TERMINAL, Inner
 from omac.tools.compose.approved_copies import prune_copies
-from omac.tools.compose.clock import now_ns
 from omac.tools.compose.command_context import changing_of
 from omac.tools.compose.endpoints import Ready, flat_variables, inherited, variables
 from omac.tools.compose.journals import inbox_of, snapshots_of, to_serve
@@ -108,7 +107,7 @@ class Server:
         self._intake = Intake(inbox_of(self.state, host, path), self.engine)
         self._refusals = Refusals(self.engine)
         signer = Signer(self.state, path, lambda _: self.secrets, trio.from_thread.run, BACKGROUND_WAIT_S)
-        self._checkpoints = Checkpointing(self.engine, partial(signer.checkpoint, now_ns))
+        self._checkpoints = Checkpointing(self.engine, signer.checkpoint)
         witness = witness_of(self._policies.resolved, signer)
         self._witnessing = Witnessing(self.engine, witness, partial(last_note, path, host))
         choice = cast("Choice", self._policies.resolved["secrets.store"].value)
@@ -276,6 +275,7 @@ class Server:
                     if manifest is not None:
                         activated(manifest)
                     ready(endpoints)
+                    readiness.notify_ready(self._environment)
                     await self._loading.finish(app, surfaces)
                 if not self._stop.is_set():  # nor meanwhile
                     status = await self._run_inner(for_bridge, manifest)

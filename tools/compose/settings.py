@@ -1,6 +1,6 @@
 """omac's own settings, for `omac settings`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from omac.adapters.settings.files import changing_user
@@ -12,7 +12,6 @@ from omac.domain.settings.settings import Setting
 def change_user_setting(
     environment: Mapping[str, str],
     journal_path: str | None,
-    clock: Callable[[], int],
     setting: Setting,
     value: str | None,
 ) -> bool:
@@ -22,5 +21,5 @@ def change_user_setting(
     from omac.services.settings.changes import change_setting
     from omac.tools.compose.journals import carrying
 
-    with carrying(environment, journal_path, clock) as execution:
+    with carrying(environment, journal_path) as execution:
         return trio.run(change_setting, execution, partial(changing_user, environment), setting, value)

@@ -38,6 +38,7 @@ from omac.domain.kernel.set_aside import PositionEmptied
 from omac.journal.codec import Codec
 from omac.journal.reader import Reader, recorded
 from omac.services.kernel.checkpointing import SignedNote
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.state import StateDir, host_id
 from omac.tools.terminal.invocation import require_one_of
 
@@ -128,15 +129,15 @@ class Signer:
         require_holding(self.path, [VerifierKey.parse(key) for key in self.known()])
         self.prepare()
 
-    def checkpoint(self, clock: Callable[[], int]) -> SignedNote:
+    def checkpoint(self) -> SignedNote:
         """Return the signed checkpoint of the journal as it stands."""
         from omac.journal.checkpoint import current_checkpoint, sign
 
         key = self.key()
-        checkpoint = current_checkpoint(self.path, clock())
+        checkpoint = current_checkpoint(self.path, now_ns())
         return SignedNote(checkpoint.size, sign(checkpoint, *key))
 
-    def rotate(self, record: Record, clock: Callable[[], int]) -> RecordRotation:
+    def rotate(self, record: Record) -> RecordRotation:
         """Have another key sign from now on, kept where the old one is; return what was recorded of that."""
         from omac.journal.rotation import sign_rotation
 
@@ -145,14 +146,14 @@ class Signer:
             old = self._current()
             seed = self._seed(old)
             new, new_seed = self._wait_with_new(old.store)
-            note = sign_rotation(self._journal_id(), clock(), self.name, seed, new_seed)
+            note = sign_rotation(self._journal_id(), now_ns(), self.name, seed, new_seed)
             rotation = RecordRotation(self._public(old), self._public(new), note)
             record(rotation)
             self.keys.adopt_waiting()
             self._forget(old)
         return rotation
 
-    def begin_again(self, record: Record, clock: Callable[[], int]) -> RecordLoss:
+    def begin_again(self, record: Record) -> RecordLoss:
         """Have another key begin a new chain, for the one that signs is lost; return what was recorded of that."""
         from omac.journal.rotation import sign_loss
 
@@ -162,7 +163,7 @@ class Signer:
                 raise Refusal("misuse", f"no key has signed {self.path} yet: none is lost", fix=["omac key show"])
             self._require_lost(lost)
             new, seed = self._wait_with_new(FILE)
-            loss = RecordLoss(lost, self._public(new), sign_loss(self._journal_id(), clock(), lost, self.name, seed))
+            loss = RecordLoss(lost, self._public(new), sign_loss(self._journal_id(), now_ns(), lost, self.name, seed))
             record(loss)
             self.keys.adopt_waiting()
         return loss

@@ -3,22 +3,18 @@
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import secretstorage
 import trio
 from jeepney import DBusErrorResponse, Message
 from jeepney.io.blocking import DBusConnection, open_dbus_connection
-from keyring.backend import KeyringBackend
-from keyring.errors import InitError, KeyringLocked, PasswordDeleteError, PasswordSetError
 from polling import until
 from real_keyring import PASSWORD, PrivateKeyring, private_bus
 
 from omac.adapters.credentials.bus import connect
-from omac.adapters.credentials.library_keychain import LibraryKeychain
 from omac.adapters.credentials.stores import SecretStores
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
@@ -92,6 +88,7 @@ async def test_entries_of_other_programs(
     assert entries(keyring) == {}
 
 
+@pytest.mark.full
 async def test_entries_that_are_there_twice(stores: SecretStores, keyring: PrivateKeyring) -> None:
     """Two programs may store a value under the same name: omac reads the later one, and writing leaves one entry."""
     attributes = {"service": SERVICE, "username": NAME}
@@ -277,72 +274,40 @@ async def test_an_entry_that_is_no_text(stores: SecretStores, keyring: PrivateKe
     assert (await refused(stores.read("keychain", SERVICE, [NAME]))).reason == "keychain-failed"
 
 
-class Lying(KeyringBackend):
-    """A backend that fails or lies as the test specifies, and stores values otherwise."""
+class Lying:
+    """A keychain that lies as the test specifies."""
 
-    priority = 1
+    def __init__(self, adds: str = "", *, forgets: bool = True) -> None:
+        self.kept: dict[str, Hidden] = {}
+        self.adds, self.forgets = adds, forgets
 
-    def __init__(self, **does: Any) -> None:
-        self.kept: dict[str, str] = {}
-        self.does = does
+    def check(self) -> None:
+        """Do nothing: it is there."""
 
-    def get_password(self, service: str, username: str) -> str | None:
-        self._perhaps("get")
-        return self.kept.get(username)
+    def unlock(self) -> None:
+        """Do nothing: it is open."""
 
-    def set_password(self, service: str, username: str, password: str) -> None:
-        self._perhaps("set", password)
-        self.kept[username] = password + str(self.does.get("adds", ""))
+    def read(self, service: str, names: Sequence[str]) -> dict[str, Hidden]:
+        return {name: self.kept[name] for name in names if name in self.kept}
 
-    def delete_password(self, service: str, username: str) -> None:
-        self._perhaps("delete")
-        if "keeps" not in self.does and self.kept.pop(username, None) is None:
-            raise PasswordDeleteError
+    def write(self, service: str, values: Mapping[str, Hidden]) -> None:
+        self.kept |= {name: Hidden(value.reveal() + self.adds) for name, value in values.items()}
 
-    def _perhaps(self, method: str, text: str = SECRET) -> None:
-        if error := self.does.get(method):
-            raise error(text)
+    def remove(self, service: str, names: Sequence[str]) -> None:
+        if self.forgets:
+            self.kept.clear()
 
 
-async def test_a_backend_of_the_library(state: Path) -> None:
-    """The keychains of macOS and Windows behave the same, one value at a time, through a backend of the keyring
-    library."""
-    stores = SecretStores(str(state), {}, keychain=LibraryKeychain(Lying()))
-    await stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)})
-    assert await stores.read("keychain", SERVICE, [NAME, "absent"]) == {NAME: Hidden(SECRET)}
-    await stores.remove("keychain", SERVICE, [NAME, "absent"])
-    assert await stores.read("keychain", SERVICE, [NAME]) == {}
-
-
-@pytest.mark.parametrize(
-    ("does", "reason"),
-    [
-        ({"adds": "!"}, "keychain-failed"),
-        ({"set": PasswordSetError}, "keychain-failed"),
-        ({"set": ValueError}, "keychain-failed"),
-        ({"get": KeyringLocked}, "keychain-locked"),
-        ({"get": InitError}, "keychain-unavailable"),
-        ({"set": OSError}, "keychain-failed"),
-    ],
-)
-async def test_a_lying_or_failing_keychain(state: Path, does: dict[str, Any], reason: str, refused: Refused) -> None:
-    """Writing fails when the value does not read back. A refusal does not quote an error that contains the value."""
-    stores = SecretStores(str(state), {}, keychain=LibraryKeychain(Lying(**does)))
-    assert (await refused(stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)}))).reason == reason
+async def test_a_keychain_that_stores_another_value(state: Path, refused: Refused) -> None:
+    """Writing fails when the value does not read back."""
+    stores = SecretStores(str(state), {}, keychain=Lying("!"))
+    assert (await refused(stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)}))).reason == "keychain-failed"
 
 
 async def test_a_keychain_that_only_says_it_forgot(state: Path, refused: Refused) -> None:
     """Removing fails when the value is still there afterwards."""
-    stores = SecretStores(str(state), {}, keychain=LibraryKeychain(Lying(keeps=True)))
+    stores = SecretStores(str(state), {}, keychain=Lying(forgets=False))
     await stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)})
     refusal = await refused(stores.remove("keychain", SERVICE, [NAME]))
     assert refusal.reason == "keychain-failed"
     assert NAME in refusal.message
-
-
-@pytest.mark.parametrize("platform", ["darwin", "win32"])
-def test_only_backends_that_work_here(platform: str) -> None:
-    """The keychain of another system is unavailable, and no other backend takes its place."""
-    with pytest.raises(Refusal) as caught:
-        LibraryKeychain.of(platform)
-    assert caught.value.reason == "keychain-unavailable"

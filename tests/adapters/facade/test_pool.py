@@ -418,6 +418,7 @@ async def test_how_late_an_answer_may_be_while_another_client_calls(
     assert requests.count(b"GET /waiting") == 1
 
 
+@pytest.mark.full
 async def test_a_burst_leaves_a_bounded_number_of_connections(build: Build, read_request: Any) -> None:
     """A burst opens at most one connection for each simultaneous request, and leaves none open."""
     skill = Skill(read_request)

@@ -322,6 +322,7 @@ def test_omac_runs_inside(world: Box) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("npm"), reason="npm is not installed")
+@pytest.mark.full
 def test_a_program_that_npm_installed_starts(world: Box) -> None:
     """A real package in a user's npm prefix, with the dependency that it brings along, runs by its name."""
     package = (

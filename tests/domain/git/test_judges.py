@@ -69,6 +69,7 @@ def limited(what: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", [*JUDGES, *CLEANERS])
+@pytest.mark.full
 def test_no_content_keeps_it_busy(name: str) -> None:
     """Each judge comes to an end on repeated pieces of the files that judges read, with an end that does not fit."""
     judge = JUDGES.get(name) or CLEANERS[name]

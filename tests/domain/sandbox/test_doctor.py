@@ -52,7 +52,6 @@ def test_a_machine_that_can_do_everything_needs_no_fix() -> None:
 @pytest.mark.parametrize(
     ("facts", "name", "level", "says", "fix"),
     [
-        ({"system": "Darwin"}, "system", FAIL, "for Darwin", None),
         ({"wsl1": True}, "system", FAIL, "version 1", "wsl.exe --set-version DISTRIBUTION 2"),
         ({"bwrap": ""}, "bubblewrap", FAIL, "not in /usr/bin", "sudo apt install bubblewrap"),
         ({"bwrap": "", "uid": 0}, "bubblewrap", FAIL, "not in", "apt install bubblewrap"),

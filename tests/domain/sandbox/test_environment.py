@@ -13,6 +13,7 @@ from omac.domain.sandbox.environment import (
     BLOCKED,
     CERTIFICATES,
     DEFAULT_PATH,
+    GIT,
     ORDINARY,
     PROXIES,
     filtered,
@@ -42,7 +43,7 @@ PASSED = {"HOME", "PATH", "LANG", "LC_TIME", "TERM", "SSL_CERT_FILE", "https_pro
 
 def test_only_what_is_listed_passes() -> None:
     """The rest of the host's environment, credentials and sockets among it, does not exist inside."""
-    assert filtered(HOST) == {name: HOST[name] for name in PASSED}
+    assert filtered(HOST) == {name: HOST[name] for name in PASSED} | GIT
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,7 @@ def test_only_what_is_listed_passes() -> None:
         ("NODE_OPTIONS=--max-old-space-size=4096", "NODE_OPTIONS", "--max-old-space-size=4096"),
         ("EMPTY=", "EMPTY", ""),
         ("LANG=C", "LANG", "C"),
+        ("GIT_CONFIG_COUNT=1", "GIT_CONFIG_COUNT", "1"),
         ("OMAC_ECHO_BASE=x", "OMAC_ECHO_BASE", "x"),
     ],
 )
@@ -151,8 +153,8 @@ NAMES = st.one_of(
 
 @given(st.dictionaries(NAMES, st.text(max_size=4), max_size=12))
 def test_nothing_passes_by_itself(host: dict[str, str]) -> None:
-    """Each variable inside is listed or begins with LC_, whatever the host's environment is."""
+    """Each variable inside is listed, begins with LC_, or is a setting of git, whatever the host's environment is."""
     listed = {*ORDINARY, *PROXIES, *CERTIFICATES}
-    for name, value in filtered(host).items():
+    for name, value in filtered(host).items() - GIT.items():
         assert name in listed or name.startswith("LC_")
         assert value == (host.get(name) or DEFAULT_PATH if name == "PATH" else host[name])

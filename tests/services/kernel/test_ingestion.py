@@ -322,6 +322,7 @@ def test_nothing_that_cannot_follow_gets_in(
 # ---- once ----
 
 
+@pytest.mark.full
 def test_killed_before_the_file_is_removed(path: Path, folder: Path, program: Program) -> None:
     """The next ingestion finds the records in the journal and only removes the files, of logs too."""
     program.launch("aa", *WHOLE)
@@ -343,6 +344,7 @@ def test_ids_are_forgotten_when_their_files_are_gone(path: Path, program: Progra
         assert connection.execute("SELECT host, id FROM spooled").fetchall() == [(HOST, f"{program.at:020d}-a4.0.json")]
 
 
+@pytest.mark.full
 def test_hosts_do_not_forget_for_each_other(path: Path, tmp_path: Path, inbox: Inbox, program: Program) -> None:
     """Hosts that share a journal have ids of their own: a file with the same name is recorded for each host."""
     dead = run_python(KILLED_AT + INGEST, str(path), inbox.folder) if program.deny("a") else None
@@ -573,6 +575,7 @@ def test_drafts_are_passed_over(folder: Path, program: Program, take: Callable[.
 
 
 @needs_bubblewrap
+@pytest.mark.full
 def test_a_full_disk_loses_nothing(tmp_path: Path, program: Program, folder: Path) -> None:
     """Records that do not fit on a full disk stay in the spool."""
     for number in range(50):

@@ -75,6 +75,7 @@ async def test_a_journal_that_cannot_be_read_meanwhile_is_a_refusal(
     assert (inbox.names(), len(os.listdir(folder / REJECTED))) == (frozenset(), 1)
 
 
+@pytest.mark.full
 def test_a_shortage_of_descriptors_rejects_nothing(path: str) -> None:
     """Records that cannot be opened for want of a descriptor stay in the spool, for the next time."""
     folder = Path(path).parent / "spool"

@@ -90,6 +90,7 @@ def test_a_request_to_end_that_comes_after_the_end(omac: Omac) -> None:
 
 
 @pytest.mark.parametrize("after_s", some([0.0, 0.2, 0.4, 0.6], of=2))
+@pytest.mark.full
 def test_an_interrupt_before_it_begins(after_s: float, omac: Omac) -> None:
     """An interrupt at any time after omac has made its folder stops the command, or keeps it from starting."""
     run = started(omac, omac.root, LOOP)

@@ -1,6 +1,7 @@
 """Prunes of journals with random histories: the state stays, whatever is dropped."""
 
 import itertools
+import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -51,8 +52,8 @@ def test_the_state_stays(
         states = _states(journal, [segment.last for segment in segments] + [head])
     assert [segment.last for segment in segments] == ends
     for number in prunes:
-        moment = segments[min(number, len(segments) - 1)].last  # the clock ticks once for every event
-        with pruning(None, keys, environment, itertools.count(10**12).__next__) as work:
+        moment = segments[min(number, len(segments) - 1)].last
+        with pruning(None, keys, environment) as work:
             for planned in work.plan(_moment(path, moment)):
                 work.perform(planned)
     with closing(ReadJournal(path)) as journal:
@@ -66,12 +67,11 @@ def test_the_state_stays(
 def _recorded(folder: Path, environment: dict[str, str], seed: int, cuts: list[float]) -> list[int]:
     """Record a random history, sealed where it is cut; return where segments end."""
     records = grow(History(), seed, STEPS)
-    clock = itertools.count(1).__next__
     positions: dict[int, int] = {}
     ends: list[int] = []
     bounds = [0, *sorted({int(len(records) * cut) for cut in cuts}), len(records)]
     for start, end in itertools.pairwise(bounds):
-        with closing(open_journal(str(folder / "journal.db"), "run1", clock)) as journal:
+        with closing(open_journal(str(folder / "journal.db"), "run1", time.time_ns)) as journal:
             head, groups = journal.store.head(), []
             for number, record in enumerate(records[start:end], head + 1):
                 positions[record.position] = number
@@ -82,10 +82,8 @@ def _recorded(folder: Path, environment: dict[str, str], seed: int, cuts: list[f
                 groups.append(journal.group([draft], journal.envelope(Cause("omac"))))
             journal.commit(groups)
         if end < len(records):
-            recorded_checkpoint(environment, None, signer_for(None, environment), clock)
-            sealed = seal(
-                SealRequest(None, None), partial(keys_in, keys=(), environment=environment), environment, clock
-            )
+            recorded_checkpoint(environment, None, signer_for(None, environment))
+            sealed = seal(SealRequest(None, None), partial(keys_in, keys=(), environment=environment), environment)
             assert sealed.segment is not None
             ends.append(sealed.segment.last)
     return ends

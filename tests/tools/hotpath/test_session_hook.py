@@ -131,6 +131,7 @@ def test_an_agent_goes_on_without_omac(omac: Omac) -> None:
         assert "Traceback" not in done.err
 
 
+@pytest.mark.full
 def test_a_project_that_is_gone(omac: Omac) -> None:
     """The hook in a project that an agent names and that does not exist reports this and does not fail the agent."""
     omac.serve()
@@ -143,6 +144,7 @@ def test_a_project_that_is_gone(omac: Omac) -> None:
     assert (done.status, done.out, done.err.startswith("omac: ")) == (0, "", True), done
 
 
+@pytest.mark.full
 def test_nobody_reads_the_answer(omac: Omac) -> None:
     """The hook whose agent has hung up ends as always."""
     omac.serve()
