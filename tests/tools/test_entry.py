@@ -35,7 +35,7 @@ end(0)
 
 
 INTERRUPTED = """import os, sys
-sys.path[:0] = {path!r}
+sys.path[:0] = [*{path!r}, "/nowhere"]  # for which no start has kept the code of its modules
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:

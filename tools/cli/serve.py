@@ -11,11 +11,10 @@ from omac.domain.kernel.loopback import ANY, loopback_address
 from omac.domain.kernel.paths import below_any
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
-from omac.tools.cli.vault_prompt import ask_before_start
-from omac.tools.compose.agent_launch import AgentLaunch, directory, harness_typed, launch_of, warn, warn_bridge_compat
+from omac.tools.cli.new_server import server_of
+from omac.tools.compose.agent_launch import AgentLaunch, directory, harness_typed, launch_of
 from omac.tools.compose.endpoints import Ready
-from omac.tools.compose.serve_options import Address, ServeOptions
-from omac.tools.compose.serving import Server
+from omac.tools.compose.serve_options import Address, ServeOptions, flags_of
 from omac.tools.hotpath.sandbox_options import first_option
 from omac.tools.terminal.invocation import current, print_data, print_json
 from omac.tools.terminal.render import report
@@ -45,14 +44,7 @@ class ServeRequest(NamedTuple):
 def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
     """Serve until stopped. Raises Refusal."""
     wanted = options(request, environment)
-    if wanted.launch is not None:
-        warn(wanted.launch)
-    if wanted.bridge_compat:
-        warn_bridge_compat()
-    key = ask_before_start(wanted, environment)
-    server = Server(wanted, environment, None)
-    if key is not None:
-        server.secrets.give_vault_key(key)
+    server = server_of(wanted, environment)
 
     def announce(ready: Ready) -> None:
         facade = ready.facade_base.removeprefix("http://")
@@ -91,11 +83,7 @@ def options(request: ServeRequest, environment: Mapping[str, str]) -> ServeOptio
         control=_address(request.control_addr, "--control-addr"),
         facade=_address(request.facade_addr, "--facade-addr"),
         witness=_address(request.witness_addr, "--witness-addr") if request.witness_addr is not None else None,
-        settings={
-            "serve.unapproved": request.unapproved,
-            "serve.bundle_drift": "accept" if request.accept_changes else None,
-            "serve.audit": request.audit,
-        },
+        settings=flags_of(request.unapproved, request.audit, accept_changes=request.accept_changes),
     )
 
 

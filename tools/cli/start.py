@@ -9,19 +9,16 @@ from omac.domain.harness.names import EXAMPLE
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
 from omac.services.directories.manifest import Manifest
+from omac.tools.cli.new_server import server_of
 from omac.tools.cli.session_end import columns_of_report, report_end
-from omac.tools.cli.vault_prompt import ask_before_start
 from omac.tools.compose.agent_launch import (
     directory,
     harness_typed,
     launch_of,
     project_around,
-    warn,
-    warn_bridge_compat,
 )
 from omac.tools.compose.project_heads import ProjectHeads
-from omac.tools.compose.serve_options import ServeOptions
-from omac.tools.compose.serving import Server
+from omac.tools.compose.serve_options import ServeOptions, flags_of
 from omac.tools.compose.waiting_sandbox import WaitingSandbox
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import report, report_fix
@@ -55,16 +52,9 @@ def run(request: StartRequest, environment: Mapping[str, str], waiting: WaitingS
         from omac.tools.cli.start_explanation import explain  # late: a start goes without what it takes
 
         return explain(wanted, wanted.launch, environment, as_json=request.json)
-    if wanted.launch is not None:
-        warn(wanted.launch)
-    if wanted.bridge_compat:
-        warn_bridge_compat()
-    key = ask_before_start(wanted, environment)
+    server = server_of(wanted, environment, waiting)
     width = columns_of_report()
     heads = ProjectHeads(wanted.workdirs[0], environment)  # git works meanwhile
-    server = Server(wanted, environment, waiting)
-    if key is not None:
-        server.secrets.give_vault_key(key)
     status = trio.run(server.run, lambda _: None, _report_unavailable)
     report_end(server.use, heads.new_commits(), wanted.workdirs[0], width)
     return status
@@ -80,11 +70,6 @@ def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptio
         harness.serve[:1], request.words, agent, environment, workdir=workdir, sandbox=request.sandbox,
         sandboxed=not request.no_sandbox,
     )  # fmt: skip
-    settings = {
-        "serve.unapproved": request.unapproved,
-        "serve.bundle_drift": "accept" if request.accept_changes else None,
-        "serve.audit": request.audit,
-    }
     return ServeOptions(
         harness,
         (workdir,),
@@ -92,7 +77,7 @@ def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptio
         launch,
         beside=True,
         journal=request.journal,
-        settings=settings,
+        settings=flags_of(request.unapproved, request.audit, accept_changes=request.accept_changes),
         bridge_compat=request.bridge_compat,
     )
 

@@ -20,6 +20,12 @@ class Address(msgspec.Struct, frozen=True):
     port: int = 0
 
 
+def flags_of(unapproved: str | None, audit: str | None, *, accept_changes: bool) -> dict[str, str | None]:
+    """Return the settings that flags of `omac serve` and `omac start` stand for, by name."""
+    drift = "accept" if accept_changes else None
+    return {"serve.unapproved": unapproved, "serve.bundle_drift": drift, "serve.audit": audit}
+
+
 class ServeOptions(msgspec.Struct, frozen=True):
     """The options of `omac serve`, or of `omac start`: then `beside` holds, and `workdirs` has one directory.
 

@@ -1,4 +1,5 @@
-"""The passphrase of the vault, asked for before a server, its sidecars or a sandbox begin.
+"""The server of `omac start` and `omac serve`: before anything of it begins, a person is warned, and asked for the
+passphrase of the vault.
 
 What asking takes is loaded where there is a vault only: every start comes this way.
 """
@@ -13,8 +14,11 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
 from omac.domain.skills.meta import Secret
 from omac.domain.skills.repository import is_repository
+from omac.tools.compose.agent_launch import warn, warn_bridge_compat
 from omac.tools.compose.command_context import secret_stores
 from omac.tools.compose.serve_options import ServeOptions
+from omac.tools.compose.serving import Server
+from omac.tools.compose.waiting_sandbox import WaitingSandbox
 from omac.tools.terminal.invocation import typed_with
 from omac.tools.terminal.render import report
 
@@ -26,7 +30,21 @@ TRIES = 3
 SKIP = "leaves it locked: these skills wait until omac unlock"
 
 
-def ask_before_start(options: ServeOptions, environment: Mapping[str, str]) -> "VaultKey | None":
+def server_of(options: ServeOptions, environment: Mapping[str, str], waiting: WaitingSandbox | None = None) -> Server:
+    """Return the server of these options; it has the key of the vault where a person opened that. `waiting` builds its
+    sandbox; None: one begins when all is loaded. Raises Refusal: vault-*, prompt-ended, and what the server raises."""
+    if options.launch is not None:
+        warn(options.launch)
+    if options.bridge_compat:
+        warn_bridge_compat()
+    key = _ask_before_start(options, environment)
+    server = Server(options, environment, waiting)
+    if key is not None:
+        server.secrets.give_vault_key(key)
+    return server
+
+
+def _ask_before_start(options: ServeOptions, environment: Mapping[str, str]) -> "VaultKey | None":
     """Return the key of the vault that a person opened, None where nothing of it is needed, where something else opens
     it, where nobody can be asked, and where it shall stay locked. Raises Refusal: vault-*, prompt-ended."""
     vault = secret_stores(environment).vault
