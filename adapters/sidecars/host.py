@@ -5,7 +5,6 @@ import logging
 import os
 import socket
 import subprocess
-from collections import deque
 from collections.abc import Mapping, Sequence
 from weakref import WeakValueDictionary
 
@@ -14,6 +13,7 @@ import trio
 from omac.adapters.linux import host_programs, process
 from omac.adapters.linux import process_identity as birth
 from omac.adapters.sidecars import command, interpreters, launch, logfile, orphan
+from omac.adapters.sidecars.ports import ReservedPort, SidecarPorts
 from omac.adapters.sidecars.process import LinuxSidecarProcess
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import problem_of
@@ -24,7 +24,6 @@ from omac.services.ports import SidecarHost, SpawnFailed
 
 _log = logging.getLogger("omac.sidecars")
 
-PORTS_REMEMBERED = 256
 ISOLATION_PROBE_S = 5.0
 TRIED_AFTER_S = 0.5
 
@@ -49,7 +48,7 @@ class LinuxSidecarHost(SidecarHost):
         `writable` are canonical folders, beside a sidecar's own project, where agents may have put programs."""
         self._logs = logs
         self._host_environment = dict(host_environment)
-        self._ports: deque[int] = deque(maxlen=PORTS_REMEMBERED)
+        self._ports = SidecarPorts()
         self._by_port: WeakValueDictionary[int, LinuxSidecarProcess] = WeakValueDictionary()
         self._writable = tuple(writable)
         self._boot_id = birth.boot_id()
@@ -84,8 +83,17 @@ class LinuxSidecarHost(SidecarHost):
         /bin/sh is bash, SHLVL and _ too); it is in no other process's. An approved copy is read-only to it, where it
         has a namespace. Raises SpawnFailed, InterpreterChanged; then, as after a cancellation, nothing of it is left.
         """
-        port = self._free_port()
-        host_path = self._host_environment.get("PATH", os.defpath)
+        port = self._ports.reserve()
+        try:
+            return await self._spawn(label, spec, folder, secrets, port)
+        except BaseException:
+            port.release()
+            raise
+
+    async def _spawn(
+        self, label: str, spec: SidecarSpec, folder: str, secrets: Mapping[str, Hidden], reserved: ReservedPort
+    ) -> LinuxSidecarProcess:
+        port, host_path = reserved.number, self._host_environment.get("PATH", os.defpath)
         path = await run_in_thread(interpreters.trusted_path, spec, host_path, self._writable)
         variables = environment(spec, port, self._host_environment | {"PATH": path}, secrets) | {"PWD": folder}
         argv = command.argv(spec, folder, port, variables)
@@ -104,7 +112,9 @@ class LinuxSidecarHost(SidecarHost):
         finally:
             os.close(log)
         try:
-            started = LinuxSidecarProcess(child, self._birth(child.pid, port, init is not None, log_path), init)
+            started = LinuxSidecarProcess(
+                child, self._birth(child.pid, port, init is not None, log_path), init, reserved
+            )
         except OSError as problem:  # it runs, but there is no descriptor left to watch it by
             await launch.destroy(child)
             raise SpawnFailed(f"cannot watch {argv[0]}: {problem_of(problem)}; see {log_path}") from problem
@@ -148,29 +158,6 @@ class LinuxSidecarHost(SidecarHost):
         ticks = birth.start_ticks(pid)
         assert ticks is not None, "a child that was not reaped has an entry in /proc"
         return Birth(pid, ticks, self._boot_id, port, isolated, log)
-
-    def _free_port(self) -> int:
-        """A free port of 127.0.0.1 that none of the last PORTS_REMEMBERED spawns got. Raises SpawnFailed."""
-        tried: list[socket.socket] = []
-        try:
-            for _ in range(PORTS_REMEMBERED + 1):
-                # Kept open until the end: the kernel would otherwise offer the same one again.
-                tried.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-                tried[-1].bind(("127.0.0.1", 0))
-                port: int = tried[-1].getsockname()[1]
-                if port not in self._ports:
-                    self._ports.append(port)
-                    return port
-        except OSError as problem:
-            raise SpawnFailed(
-                f"no free port on 127.0.0.1: {problem_of(problem)}; stop the program that holds so many of them"
-            ) from problem
-        finally:
-            for each in tried:
-                each.close()
-        raise SpawnFailed(
-            "no free port on 127.0.0.1 that was not just used; stop the program that holds so many of them"
-        )
 
     async def _try_isolation(self) -> str | None:
         if not self._bwrap:

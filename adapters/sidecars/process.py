@@ -22,6 +22,7 @@ from omac.adapters.linux import process
 from omac.adapters.linux.listeners import accepted_by, answering, connected
 from omac.adapters.linux.process import Stat
 from omac.adapters.sidecars import health as health_check
+from omac.adapters.sidecars.ports import ReservedPort
 from omac.domain.sidecars.sidecar import Birth, Exit
 from omac.domain.skills.meta import Health
 from omac.services.ports import SidecarProcess
@@ -34,8 +35,9 @@ _SIGNALS = frozenset(signal.valid_signals())
 class LinuxSidecarProcess(SidecarProcess):
     """One start of a sidecar. Someone must `wait` or `stop` it to the end: that is what reaps it."""
 
-    def __init__(self, child: subprocess.Popen[bytes], birth: Birth, init: Stat | None) -> None:
-        """`init` is the namespace's init: given for an isolated sidecar, and for no other."""
+    def __init__(self, child: subprocess.Popen[bytes], birth: Birth, init: Stat | None, reserved: ReservedPort) -> None:
+        """`init` is the namespace's init: given for an isolated sidecar, and for no other. `reserved` is its port, and
+        released once it answers there."""
         assert birth.isolated == (init is not None)
         self._child = child
         self._birth = birth
@@ -47,6 +49,7 @@ class LinuxSidecarProcess(SidecarProcess):
         except OSError:
             os.close(self._pidfds.pop())
             raise
+        self._reserved = reserved
         self._sockets: set[int] = set()  # the inodes of those that it had when they were last looked up
         self._exit: Exit | None = None
         self._ending = trio.Lock()
@@ -63,6 +66,7 @@ class LinuxSidecarProcess(SidecarProcess):
         It does not notice that the process ended: let it race `wait`.
         """
         await health_check.probe(health, self._birth.port, self._pids)
+        self._reserved.release()
 
     def listens(self) -> bool:
         """Return whether the sidecar, and no other process, still listens on its port, or will again: a server may
@@ -115,6 +119,7 @@ class LinuxSidecarProcess(SidecarProcess):
                     self._kill()
                 await trio.sleep(next(pause))
         code = self._child.wait()
+        self._reserved.release()
         while self._pidfds:
             os.close(self._pidfds.pop())
         if code < 0:
