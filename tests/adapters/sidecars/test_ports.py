@@ -12,6 +12,7 @@ from omac.adapters.sidecars import ports
 from omac.adapters.sidecars.ports import PORT_MAX, REMEMBERED, ReservedPort, SidecarPorts
 from omac.services.ports import SpawnFailed
 
+FEW = 20_003  # a port that nobody uses, nor the two before it
 SYSTEM = range(*(int(word) for word in Path(ports.RANGE).read_text().split()))
 
 
@@ -59,12 +60,13 @@ def test_a_port_that_is_in_use_is_not_chosen(monkeypatch: pytest.MonkeyPatch) ->
     """Of few ports those are left out on which somebody listens, on any address; then the system chooses."""
     monkeypatch.setattr(ports, "ENOUGH", 1)
     monkeypatch.setattr(ports, "TRIES", 3)
-    monkeypatch.setattr(ports, "_system_range_end", lambda: PORT_MAX - 3)
+    monkeypatch.setattr(ports, "_system_range_end", lambda: FEW - 3)
+    monkeypatch.setattr(ports, "PORT_MAX", FEW)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(listener(PORT_MAX))
-        stack.enter_context(socket.create_server(("0.0.0.0", PORT_MAX - 1)))
+        stack.enter_context(listener(FEW))
+        stack.enter_context(socket.create_server(("0.0.0.0", FEW - 1)))
         (only,) = stack.enter_context(reserved(SidecarPorts(), 1))
-        assert only.number == PORT_MAX - 2
+        assert only.number == FEW - 2
         (other,) = stack.enter_context(reserved(SidecarPorts(), 1))
         assert other.number in range(SYSTEM.start, SYSTEM.stop + 1)
         listener(other.number).close()
