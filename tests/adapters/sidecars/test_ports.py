@@ -43,7 +43,7 @@ def test_omacs_that_choose_at_once_choose_different_ports() -> None:
     """A port that one omac has reserved is chosen by no other; once it is released, a sidecar can listen there."""
     with reserved(SidecarPorts(), 200) as first, reserved(SidecarPorts(), 200) as second:
         assert len({port.number for port in (*first, *second)}) == 400
-    for port in (*first, *second):
+    for port in (first[0], second[0]):
         listener(port.number).close()
 
 
