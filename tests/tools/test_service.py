@@ -22,7 +22,12 @@ MANAGER = """
 mount -t tmpfs run /run && mkdir -p /run/systemd/system /run/user/0 && chmod 700 /run/user/0 || exit 99
 export XDG_RUNTIME_DIR=/run/user/0
 "$0" --user --log-target=console >"$HOME/systemd.log" 2>&1 & manager=$!
-for _ in $(seq 100); do systemctl --user is-system-running >/dev/null 2>&1 && break; sleep 0.1; done
+for _ in $(seq 100); do
+    case $(systemctl --user is-system-running 2>/dev/null) in running|degraded) break ;; esac
+    kill -0 $manager 2>/dev/null || break
+    sleep 0.1
+done
+case $(systemctl --user is-system-running 2>&1) in running|degraded) ;; *) cat "$HOME/systemd.log" >&2; exit 99 ;; esac
 sh -c "$1"; status=$?
 kill $manager; wait $manager
 exit $status
@@ -55,10 +60,11 @@ def managed(omac: Omac, script: str, *drop_in: str) -> subprocess.CompletedProce
     words = ["unshare", "--mount", "sh", "-c", MANAGER, SYSTEMD, script]
     done = subprocess.run(words, env=environment, cwd=omac.root, capture_output=True, text=True, timeout=100)
     if done.returncode == 99:
-        pytest.skip(f"no mount namespace can be had here: {done.stderr}")
+        pytest.skip(f"no user manager can run here: {done.stderr}")
     return done
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gets a mount namespace of its own")
 @pytest.mark.skipif(not os.path.exists(SYSTEMD) or not shutil.which("unshare"), reason="systemd is not installed")
 @pytest.mark.full
 def test_the_documented_unit(omac: Omac) -> None:
