@@ -90,9 +90,10 @@ def test_without_a_descriptor() -> None:
     import resource
 
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, limits[1]))
+    os.close(lowest := os.open("/", os.O_RDONLY))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
     try:
         with pytest.raises(SpawnFailed, match="Too many open files"):
-            SidecarPorts().reserve()
+            SidecarPorts().reserve().release()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
