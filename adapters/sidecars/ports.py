@@ -3,7 +3,7 @@
 Rules
 
 1. The system gives ports to connections, and to listeners that ask for any, from a range of its own (ip(7),
-   ip_local_port_range). A sidecar gets one above that: nobody has it by chance meanwhile, and a program in a sandbox,
+   ip_local_port_range). A sidecar gets one above that: the system gives it to no other, and a program in a sandbox,
    which may listen on ports that the system chooses, cannot take it.
 2. omacs that choose at the same time keep out of each other's way: who chose a port has its UDP twin bound, until the
    sidecar answers or is gone. The kernel releases that of an omac that was killed.
