@@ -11,11 +11,11 @@ Rules
 4. None of the last REMEMBERED ports is chosen again: who knows the address of a sidecar that is gone meets nobody.
 """
 
+import contextlib
 import errno
 import random
 import socket
 from collections import deque
-from collections.abc import Iterator
 
 from omac.domain.kernel.refusal import problem_of
 from omac.services.ports import SpawnFailed
@@ -70,14 +70,13 @@ class SidecarPorts:
         return None
 
     def _of_the_system(self) -> ReservedPort:
-        tried: list[socket.socket] = []
-        try:
-            for number in _free_ports(tried):
+        with contextlib.ExitStack() as tried:  # bound until the end: the system would choose the same one again
+            for _ in range(REMEMBERED + 1):
+                bound = tried.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+                bound.bind((_HOST, 0))
+                number: int = bound.getsockname()[1]
                 if number not in self._recent:
                     return ReservedPort(number, None)
-        finally:
-            for each in tried:
-                each.close()
         raise SpawnFailed(
             f"no free port on {_HOST} that was not just used; stop the program that holds so many of them"
         )
@@ -105,11 +104,3 @@ def _reserved(number: int) -> ReservedPort | None:
             return None
         raise
     return ReservedPort(number, twin)
-
-
-def _free_ports(tried: list[socket.socket]) -> Iterator[int]:
-    """Yield free ports, each once: sockets in `tried` hold those that were, until the caller closes them."""
-    for _ in range(REMEMBERED + 1):
-        tried.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-        tried[-1].bind((_HOST, 0))
-        yield tried[-1].getsockname()[1]
