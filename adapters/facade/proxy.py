@@ -325,6 +325,8 @@ class Exchange:
 
     async def _relay_answer(self, upstream: Wire, response: ResponseHead) -> None:
         body = decoder_for(response.framing, UpstreamError)
+        if not self._body.finished:  # its connection may not serve another request, as the client must know by the head
+            self._head = msgspec.structs.replace(self._head, keep_alive=False)
         route, target = self._route, self._target
         pending, self._delivery = client_head(
             response, self._head, target.path, mount=route.mount, prefix=target.prefix, port=route.port

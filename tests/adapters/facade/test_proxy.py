@@ -149,7 +149,7 @@ async def test_keep_alive_and_pipelining_keep_the_order(build: Build, read_reque
 
 
 async def test_both_directions_stream_at_once(build: Build) -> None:
-    """An echo that answers while it still reads is relayed chunk by chunk."""
+    """An echo that answers while it still reads is relayed chunk by chunk; its connection serves no other request."""
 
     async def echo(stream: trio.SocketStream) -> None:
         data = b""
@@ -173,6 +173,8 @@ async def test_both_directions_stream_at_once(build: Build) -> None:
     await client.send(b"0\r\n\r\n")
     assert await client.until(b"0\r\n\r\n") == b"0\r\n\r\n"
     assert (await house.gate.until("completed"))[1:] == (1, 200, 10, 10)
+    assert await client.rest() == b""
+    client = await house.client()
     await client.ask("POST", "/", "Transfer-Encoding: chunked", body=b"0\r\n\r\n")
     await client.until(b"0\r\n\r\n")
     assert (await house.gate.until("completed", 2))[1:] == (2, 200, 0, 0)
@@ -616,8 +618,8 @@ async def test_a_client_that_leaves_in_its_body_is_gone(build: Build) -> None:
 
 
 async def test_an_early_answer_reaches_a_client_that_still_sends(build: Build) -> None:
-    """A skill may answer before it reads the body. The client reads that answer, and its connection is not used
-    again."""
+    """A skill may answer before it reads the body. The client reads that answer, and that its connection cannot be
+    used again: a request that it sent there next would get no answer."""
 
     async def upstream(stream: trio.SocketStream) -> None:
         await stream.receive_some(1000)
@@ -627,7 +629,7 @@ async def test_an_early_answer_reaches_a_client_that_still_sends(build: Build) -
     house = await build(upstream)
     client = await house.client()
     await client.ask("POST", "/", "Content-Length: 900000", body=b"x" * 100)
-    await client.until(b"\r\n\r\nno")
+    assert b"\r\nConnection: close\r\n" in await client.until(b"\r\n\r\nno")
     await client.send(b"x" * 500_000)
     assert await client.rest() == b""
     entry = await house.gate.until("completed")
