@@ -55,6 +55,12 @@ class SkillConnection:
         """Implement Polled: drop the connection."""
         self._pool.drop(self)
 
+    def acknowledge(self) -> None:
+        """Acknowledge what has come of an answer at once: a skill that sends its head and its body on their own, as
+        Python's http.server does, otherwise waits for that between the two (RFC 896), for 40 ms on Linux."""
+        with contextlib.suppress(OSError):
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+
 
 class SkillConnections:
     """The connections at rest, by the ports of their skills; `resting_max` bounds their number. `reaches` as of a
@@ -145,6 +151,7 @@ class SkillConnections:
     def hand_over(self, connection: SkillConnection) -> socket.socket:
         """The socket of a connection that was taken, for a task."""
         self._poller.forget(connection.socket)
+        connection.acknowledge()
         return connection.socket
 
     @contextlib.contextmanager
