@@ -636,6 +636,36 @@ async def test_an_early_answer_reaches_a_client_that_still_sends(build: Build) -
     assert (entry[2], entry[4]) == (403, 2)
 
 
+@pytest.mark.parametrize("framing", ["Content-Length: 40000000", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("max_body_bytes", [1000, 1 << 30])
+async def test_a_client_that_reads_behind_its_body_gets_its_answer(
+    build: Build, framing: str, max_body_bytes: int
+) -> None:
+    """Many clients, such as Python's urllib, read nothing before they have sent all. They get a refusal, too, and the
+    answer of a skill that does not read the body."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        await stream.receive_some(1000)
+        await stream.send_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
+
+    house = await build(upstream, max_body_bytes=max_body_bytes)
+    client = await house.client()
+    await client.ask("POST", "/", framing)
+    body = b"x" * 40_000_000
+    with trio.fail_after(5):
+        await client.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if "chunked" in framing else body)
+    assert b"HTTP/1.1 413" in await client.until(b"\r\n\r\n")
+
+
+async def test_the_body_of_a_stranger_is_not_drained(build: Build) -> None:
+    """A caller who knows no token cannot have omac read for long."""
+    house = await build(None)
+    client = await house.client()
+    await client.send(b"POST /0/fast/ HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 40000000\r\n\r\n")
+    with pytest.raises(trio.BrokenResourceError), trio.fail_after(5):
+        await client.send(b"x" * 40_000_000)
+
+
 async def test_an_early_answer_of_a_skill_that_hangs_up_still_counts(build: Build) -> None:
     """The answer of a skill that stops taking the body is relayed."""
     relayed = trio.Event()
