@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 import trio
 
 from omac.adapters.facade.poller import Poller
+from omac.adapters.http.wire import acknowledge
 
 REST_S = 0.5
 RESTING_MAX = 512  # to one skill, as far as there is room for it
@@ -56,10 +57,8 @@ class SkillConnection:
         self._pool.drop(self)
 
     def acknowledge(self) -> None:
-        """Acknowledge what has come of an answer at once: a skill that sends its head and its body on their own, as
-        Python's http.server does, otherwise waits for that between the two (RFC 896), for 40 ms on Linux."""
-        with contextlib.suppress(OSError):
-            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        """Acknowledge at once what has come of an answer, where the rest of it is missing."""
+        acknowledge(self.socket)
 
 
 class SkillConnections:

@@ -21,7 +21,7 @@ from omac.adapters.http.bodies import UpstreamError, decoder_for
 from omac.adapters.http.decoding import decode
 from omac.adapters.http.http1 import ResponseHead, parse_response_head
 from omac.adapters.http.pacing import LARGE_HEAD_BYTES, pace_of_relays
-from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
+from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire, acknowledge
 from omac.domain.access.exchange import ExchangeProgress, Kind
 from omac.domain.kernel.refusal import Refusal
 from omac.services.access.port import Answer
@@ -244,6 +244,8 @@ class Exchange:
 
     async def _send_body(self, upstream: Wire) -> None:
         body, chunked = self._body, self._head.framing.chunked
+        if not body.finished and not self._client.ahead:
+            acknowledge(self._client.socket)
         while not body.finished:
             data = await self._body_bytes()
             if not data:

@@ -55,6 +55,13 @@ def drain(sock: socket.socket) -> None:
                 break
 
 
+def acknowledge(sock: socket.socket) -> None:
+    """Acknowledge at once what has come of a message, where the rest of it is missing. A peer that sends head and body
+    on their own, as Python's http.server does, waits for that between the two (RFC 896): on Linux, 40 ms."""
+    with contextlib.suppress(OSError, AttributeError):  # no TCP, or a system without this
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+
+
 class Wire:
     """One side of a proxied exchange; `gone` is raised when the system reports that the peer is lost.
 

@@ -180,6 +180,26 @@ async def test_both_directions_stream_at_once(build: Build) -> None:
     assert (await house.gate.until("completed", 2))[1:] == (2, 200, 0, 0)
 
 
+async def test_a_body_behind_its_head_is_not_held_up(build: Build, read_request: Any) -> None:
+    """A client that sends head and body on their own, with the delay of RFC 896, does not wait between the two."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        await read_request(stream)
+        await stream.send_all(OK)
+
+    house = await build(upstream)
+    client = await house.client()
+    client.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+    took_s = []
+    for _ in range(9):
+        began = trio.current_time()
+        await client.ask("POST", "/", "Content-Length: 5")
+        await client.send(b"hello")
+        await client.until(b"\r\n\r\nok")
+        took_s.append(trio.current_time() - began)
+    assert sorted(took_s)[4] < 0.03, took_s
+
+
 async def test_backpressure_reaches_the_skill(build: Build, read_request: Any) -> None:
     """A client that does not read stops the skill from sending, instead of filling memory."""
     sent = 0
