@@ -165,7 +165,7 @@ class FacadeConnection:
                 if progress.status == "broken_off":
                     self._client.cut()
         if progress.status in ("refused", "completed_early"):
-            await self._client.linger()
+            await self._client.linger(whole_body=True)
         elif progress.status == "completed" and not exchange.keeps_connection:
             drain(self._client.socket)
         return exchange.keeps_connection
@@ -189,7 +189,7 @@ class FacadeConnection:
     async def _answer(self, refusal: Refusal, *, method: str, close: bool, skill: str | None = None) -> None:
         await self._send(refusal_answer(refusal, close=close, skill=skill, method=method))
         if close:
-            await self._client.linger()
+            await self._client.linger(whole_body=self._slot.known)
 
     async def _send(self, answer: bytes) -> None:
         """Send an answer. Raises ClientGone, also when the client does not take it in time: no other may follow a part

@@ -85,8 +85,7 @@ class PolledConnection:
     def __init__(self, sock: socket.socket, slot: Slot, surroundings: Surroundings, keeper: Keeper) -> None:
         self.socket = sock
         self.slot = slot
-        self.phase = Phase.LEFT
-        self.deadline = 0.0
+        self.phase, self.deadline = Phase.LEFT, 0.0
         self.surroundings = surroundings
         self._keeper = keeper
         self._leaving = leaving(sock)
@@ -105,8 +104,7 @@ class PolledConnection:
         self._answer = b""
         self._client_gone = self._is_watching = False
         self._more = self._unsure
-        self._started = 0.0
-        self._access = 0
+        self._started, self._access = 0.0, 0
         self._addressed: AddressedRequest | None = None
         self._skill: SkillConnection | None = None
 
@@ -271,6 +269,8 @@ class PolledConnection:
                 self._send_again(repeated=True)
             elif not data or (not self._relay_answer(events) and (events & UNUSUAL or len(data) == READ_BYTES)):
                 self._hand_over_forwarded(b"")
+            elif self.phase is Phase.WAITING:
+                self._skill.acknowledge()
         except Exception as error:
             log_failure(_log, error)
             self.fail()

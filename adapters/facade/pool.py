@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 import trio
 
 from omac.adapters.facade.poller import Poller
+from omac.adapters.http.wire import acknowledge
 
 REST_S = 0.5
 RESTING_MAX = 512  # to one skill, as far as there is room for it
@@ -54,6 +55,10 @@ class SkillConnection:
     def fail(self) -> None:
         """Implement Polled: drop the connection."""
         self._pool.drop(self)
+
+    def acknowledge(self) -> None:
+        """Acknowledge at once what has come of an answer, where the rest of it is missing."""
+        acknowledge(self.socket)
 
 
 class SkillConnections:
@@ -145,6 +150,7 @@ class SkillConnections:
     def hand_over(self, connection: SkillConnection) -> socket.socket:
         """The socket of a connection that was taken, for a task."""
         self._poller.forget(connection.socket)
+        connection.acknowledge()
         return connection.socket
 
     @contextlib.contextmanager

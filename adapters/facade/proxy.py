@@ -21,7 +21,7 @@ from omac.adapters.http.bodies import UpstreamError, decoder_for
 from omac.adapters.http.decoding import decode
 from omac.adapters.http.http1 import ResponseHead, parse_response_head
 from omac.adapters.http.pacing import LARGE_HEAD_BYTES, pace_of_relays
-from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
+from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire, acknowledge
 from omac.domain.access.exchange import ExchangeProgress, Kind
 from omac.domain.kernel.refusal import Refusal
 from omac.services.access.port import Answer
@@ -244,6 +244,8 @@ class Exchange:
 
     async def _send_body(self, upstream: Wire) -> None:
         body, chunked = self._body, self._head.framing.chunked
+        if not body.finished and not self._client.ahead:
+            acknowledge(self._client.socket)
         while not body.finished:
             data = await self._body_bytes()
             if not data:
@@ -325,6 +327,8 @@ class Exchange:
 
     async def _relay_answer(self, upstream: Wire, response: ResponseHead) -> None:
         body = decoder_for(response.framing, UpstreamError)
+        if not self._body.finished:  # its connection may not serve another request, as the client must know by the head
+            self._head = msgspec.structs.replace(self._head, keep_alive=False)
         route, target = self._route, self._target
         pending, self._delivery = client_head(
             response, self._head, target.path, mount=route.mount, prefix=target.prefix, port=route.port

@@ -6,6 +6,8 @@ Rules
 2. A command that has one directory gets the flat names of that directory's skills, which hold its token.
 3. Variables that are for this process alone are not handed on: those that an outer omac gave it, which would lead to
    directories of another run, and the socket of its service manager.
+4. A call of a skill goes to no proxy, which would get the token and could not answer: this machine is among the hosts
+   that are called directly.
 """
 
 import re
@@ -21,6 +23,7 @@ from omac.tools.terminal.version import VERSION
 
 INSIDE = "/run/omac"  # where a sandbox has what omac hands on
 FOREIGN = re.compile(r"OMAC_(.+_BASE|SKILLS|WORKDIR|RUN|CONTROL_SOCKET|BRIDGE)|" + readiness.VARIABLE)
+DIRECT = ("127.0.0.1", "localhost", "::1")
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -49,8 +52,18 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """omac's own environment without what is for omac alone (rule 3)."""
-    return {name: value for name, value in environment.items() if not FOREIGN.fullmatch(name)}
+    """omac's own environment without what is for omac alone (rule 3), and with this machine exempt from proxies (rule
+    4)."""
+    kept = {name: value for name, value in environment.items() if not FOREIGN.fullmatch(name)}
+    return kept | {"no_proxy": _direct(kept, "no_proxy", "NO_PROXY"), "NO_PROXY": _direct(kept, "NO_PROXY", "no_proxy")}
+
+
+def _direct(environment: Mapping[str, str], name: str, otherwise: str) -> str:
+    """The value of a variable that exempts hosts from proxies, with DIRECT; where it is not set, that of `otherwise`
+    counts: programs read one of the two."""
+    value = environment.get(name, environment.get(otherwise, "")).strip()
+    hosts = [host for host in value.split(",") if host]
+    return value if value == "*" else ",".join([*hosts, *(host for host in DIRECT if host not in hosts)])
 
 
 def variables(harness: Harness, ready: Ready) -> dict[str, str]:

@@ -418,6 +418,33 @@ async def test_how_late_an_answer_may_be_while_another_client_calls(
     assert requests.count(b"GET /waiting") == 1
 
 
+@pytest.mark.parametrize(
+    ("field", "body"), [(b"Content-Length: 2", b"ok"), (b"Transfer-Encoding: chunked", b"2\r\nok\r\n0\r\n\r\n")]
+)
+async def test_an_answer_in_two_parts_is_not_held_up(
+    build: Build, read_request: Any, field: bytes, body: bytes
+) -> None:
+    """A skill that sends its head and its body on their own, with the delay of RFC 896 as by default, is as soon read
+    on a connection that has served others as on a new one."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+        while (await read_request(stream))[0]:
+            await stream.send_all(b"HTTP/1.1 200 OK\r\n%b\r\n\r\n" % field)
+            await stream.send_all(body)
+
+    house = await build(upstream)
+    client = await house.client()
+    took_s = []
+    for _ in range(9):
+        began = trio.current_time()
+        await client.ask()
+        await client.until(b"\r\n\r\n")
+        await client.until(body)
+        took_s.append(trio.current_time() - began)
+    assert sorted(took_s)[4] < 0.03, took_s
+
+
 @pytest.mark.full
 async def test_a_burst_leaves_a_bounded_number_of_connections(build: Build, read_request: Any) -> None:
     """A burst opens at most one connection for each simultaneous request, and leaves none open."""

@@ -149,7 +149,7 @@ async def test_keep_alive_and_pipelining_keep_the_order(build: Build, read_reque
 
 
 async def test_both_directions_stream_at_once(build: Build) -> None:
-    """An echo that answers while it still reads is relayed chunk by chunk."""
+    """An echo that answers while it still reads is relayed chunk by chunk; its connection serves no other request."""
 
     async def echo(stream: trio.SocketStream) -> None:
         data = b""
@@ -173,9 +173,31 @@ async def test_both_directions_stream_at_once(build: Build) -> None:
     await client.send(b"0\r\n\r\n")
     assert await client.until(b"0\r\n\r\n") == b"0\r\n\r\n"
     assert (await house.gate.until("completed"))[1:] == (1, 200, 10, 10)
+    assert await client.rest() == b""
+    client = await house.client()
     await client.ask("POST", "/", "Transfer-Encoding: chunked", body=b"0\r\n\r\n")
     await client.until(b"0\r\n\r\n")
     assert (await house.gate.until("completed", 2))[1:] == (2, 200, 0, 0)
+
+
+async def test_a_body_behind_its_head_is_not_held_up(build: Build, read_request: Any) -> None:
+    """A client that sends head and body on their own, with the delay of RFC 896, does not wait between the two."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        await read_request(stream)
+        await stream.send_all(OK)
+
+    house = await build(upstream)
+    client = await house.client()
+    client.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+    took_s = []
+    for _ in range(9):
+        began = trio.current_time()
+        await client.ask("POST", "/", "Content-Length: 5")
+        await client.send(b"hello")
+        await client.until(b"\r\n\r\nok")
+        took_s.append(trio.current_time() - began)
+    assert sorted(took_s)[4] < 0.03, took_s
 
 
 async def test_backpressure_reaches_the_skill(build: Build, read_request: Any) -> None:
@@ -616,8 +638,8 @@ async def test_a_client_that_leaves_in_its_body_is_gone(build: Build) -> None:
 
 
 async def test_an_early_answer_reaches_a_client_that_still_sends(build: Build) -> None:
-    """A skill may answer before it reads the body. The client reads that answer, and its connection is not used
-    again."""
+    """A skill may answer before it reads the body. The client reads that answer, and that its connection cannot be
+    used again: a request that it sent there next would get no answer."""
 
     async def upstream(stream: trio.SocketStream) -> None:
         await stream.receive_some(1000)
@@ -627,11 +649,41 @@ async def test_an_early_answer_reaches_a_client_that_still_sends(build: Build) -
     house = await build(upstream)
     client = await house.client()
     await client.ask("POST", "/", "Content-Length: 900000", body=b"x" * 100)
-    await client.until(b"\r\n\r\nno")
+    assert b"\r\nConnection: close\r\n" in await client.until(b"\r\n\r\nno")
     await client.send(b"x" * 500_000)
     assert await client.rest() == b""
     entry = await house.gate.until("completed")
     assert (entry[2], entry[4]) == (403, 2)
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 40000000", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("max_body_bytes", [1000, 1 << 30])
+async def test_a_client_that_reads_behind_its_body_gets_its_answer(
+    build: Build, framing: str, max_body_bytes: int
+) -> None:
+    """Many clients, such as Python's urllib, read nothing before they have sent all. They get a refusal, too, and the
+    answer of a skill that does not read the body."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        await stream.receive_some(1000)
+        await stream.send_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
+
+    house = await build(upstream, max_body_bytes=max_body_bytes)
+    client = await house.client()
+    await client.ask("POST", "/", framing)
+    body = b"x" * 40_000_000
+    with trio.fail_after(5):
+        await client.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if "chunked" in framing else body)
+    assert b"HTTP/1.1 413" in await client.until(b"\r\n\r\n")
+
+
+async def test_the_body_of_a_stranger_is_not_drained(build: Build) -> None:
+    """A caller who knows no token cannot have omac read for long."""
+    house = await build(None)
+    client = await house.client()
+    await client.send(b"POST /0/fast/ HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 40000000\r\n\r\n")
+    with pytest.raises(trio.BrokenResourceError), trio.fail_after(5):
+        await client.send(b"x" * 40_000_000)
 
 
 async def test_an_early_answer_of_a_skill_that_hangs_up_still_counts(build: Build) -> None:
