@@ -25,6 +25,7 @@ HARNESS = Harness(
         ".claude/session-env/", ".claude/shell-snapshots/",  # read by the shell before each command
     ),
     settings=(".claude/settings.json", ".claude/settings.local.json", ".claude.json"),
+    restored=(".config/mimeapps.list", ".local/share/applications/claude-code-url-handler.desktop"),
     autorun_files=(
         ".claude-plugin/", ".claude/CLAUDE.md", ".claude/agent-memory-local/", ".claude/agent-memory/",
         ".claude/agents/", ".claude/commands/", ".claude/hooks/", ".claude/launch.json", ".claude/loop.md",

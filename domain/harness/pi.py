@@ -14,7 +14,7 @@ HARNESS = Harness(
         ".pi/agent/AGENTS.MD/", ".pi/agent/AGENTS.md/", ".pi/agent/AGENTS.override.md/", ".pi/agent/CLAUDE.MD/",
         ".pi/agent/CLAUDE.md/",  # the first file among these counts: missing ones are made as folders
         ".pi/agent/APPEND_SYSTEM.md", ".pi/agent/SYSTEM.md", ".pi/agent/bin/", ".pi/agent/extensions/",
-        ".pi/agent/git/", ".pi/agent/hooks/", ".pi/agent/mcp.json", ".pi/agent/models.json", ".pi/agent/npm/",
+        ".pi/agent/git/", ".pi/agent/mcp.json", ".pi/agent/models.json", ".pi/agent/npm/",
         ".pi/agent/prompts/", ".pi/agent/settings.json", ".pi/agent/skills/", ".pi/agent/tools/",
     ),
     apart=(".pi/agent/tmp/",),  # packages of one session

@@ -12,8 +12,8 @@ STEPS = ({"sh": 'curl -sS -d from-the-agent "$OMAC_ECHO_BASE/echo"'}, {"text": "
 
 
 def check_terminal(world: World, words: Sequence[str], leave: str, question: str = "") -> None:
-    """Check a session: the agent calls its skill, the person sees its last words and leaves; no process is left, and
-    the journal is whole.
+    """Check a session: the agent calls its skill, the person sees its last words and leaves; nothing of the person's
+    is lost, no process is left, and the journal is whole.
 
     `question` is a word of the client's first question, to which the person gives the proposed answer.
     """
@@ -27,6 +27,7 @@ def check_terminal(world: World, words: Sequence[str], leave: str, question: str
         screen.until(lambda: leave.encode() in screen.drawn[-4000:], 5.0, "what was typed")
         screen.type("\r")
         assert screen.status(UNTIL_ENDED_S) == 0
+        assert b"gone with the sandbox" not in screen.drawn, screen.drawn[-2000:]
     assert any("from-the-agent" in text for text in seen.results(world.requests()))
     assert [row["path"] for row in world.omac.audit("--outcome", "completed")] == ["/echo"]
     world.check_nothing_is_left()

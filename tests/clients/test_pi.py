@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from clients import day, kills, seen, waiting
-from clients.agents import pi, pi_words
+from clients import day, kills, screen, seen, waiting
+from clients.agents import MODEL, pi, pi_words
 from clients.model.steps import prompt
 from clients.world import world_or_skip
 
@@ -35,6 +35,13 @@ def test_a_sudden_end_leaves_no_process_and_a_true_journal(victim: str) -> None:
 def test_a_secret_given_meanwhile_is_used_by_the_next_command() -> None:
     with world_or_skip(pi) as world:
         waiting.check_secret_given_meanwhile(world, pi_words)
+
+
+def test_a_person_at_a_terminal() -> None:
+    """A session begins without a question: pi asks one where it finds a folder of hooks, which it no longer has."""
+    with world_or_skip(pi) as world:
+        words = ["--provider", "tests", "--model", MODEL, prompt(*screen.STEPS)]
+        screen.check_terminal(world, words, "/quit")
 
 
 @pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md"])
