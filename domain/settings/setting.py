@@ -4,8 +4,9 @@ Rules
 
 1. A change is requested before the file is touched and recorded afterwards: `changed`, or `change-failed` with the
    reason.
-2. A request without an outcome is of a command that was killed. The next change of the setting closes it first: the
-   file says which of the two happened.
+2. A request without an outcome is of a command that was killed, or that could not record it. The next command for the
+   setting closes it first: the file says which of the two happened. Where the file says what is asked for already,
+   that is all it does.
 3. The record is of who changed what; which word holds is read from the files (`omac.domain.settings.settings`).
 """
 
@@ -92,7 +93,7 @@ def decide(command: Command, state: SettingState) -> list[Event]:
                 events.append(SettingChanged(requested.name, requested.value, requested.origin))
             elif requested:
                 events.append(SettingChangeFailed(requested.name, "omac was killed before the file was written"))
-            return [*events, SettingChangeRequested(name, value, origin)]
+            return events if value == present else [*events, SettingChangeRequested(name, value, origin)]
         case ReportChange():
             request = _pending_request(state)
             return [SettingChanged(request.name, request.value, request.origin)]

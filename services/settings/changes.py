@@ -28,10 +28,12 @@ Changing = Callable[[Setting, str | None], AbstractContextManager[Change | None]
 async def change_setting(execution: Execution, changing: Changing, named: Setting, value: str | None) -> bool:
     """Have the user's file say `value`, or nothing (None); False if it does already. `changing` locks the file and
     gives the change, None where there is none to make. Raises Refusal."""
+    stream = ids.setting_stream(execution.host, named.name)
     with changing(named, value) as change:
         if change is None:
+            settled = setting.RequestChange(named.name, value, "", value)
+            await execution.execute(setting.AGGREGATE, stream, settled, PERSON)
             return False
-        stream = ids.setting_stream(execution.host, named.name)
         request = setting.RequestChange(named.name, value, change.origin, change.present)
         await execution.execute(setting.AGGREGATE, stream, request, PERSON)
         try:

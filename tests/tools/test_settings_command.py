@@ -1,7 +1,7 @@
 """tools/cli/settings.py: it shows settings, changes them, and records the changes."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from omac.domain.kernel.ids import StreamId, key_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.settings.setting import SettingChanged, SettingChangeRequested
 from omac.domain.settings.settings import SETTINGS
+from omac.journal.application import CommitGroup, Journal
 from omac.journal.reader import ReadJournal
 from omac.tools.cli.settings import set_, show, unset
 
@@ -177,6 +178,26 @@ def test_changes_are_recorded(environment: Environment, project: Path, capsys: p
     assert [record.version for record in records] == [1, 2, 3, 4, 5, 6]
     assert {record.actor for record in records} == {"person"}
     assert {(key.aggregate, key.name) for key in map(key_of, streams(records))} == {("setting", "serve.unapproved")}
+
+
+def test_an_outcome_that_the_journal_refused_is_recorded_by_the_same_command(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal takes the request and not the outcome. The same command, typed again, records the outcome, once."""
+    commit = Journal.commit
+
+    def refuse_outcomes(journal: Journal, groups: Sequence[CommitGroup]) -> Any:
+        if journal.store.head():
+            raise Refusal("journal-unavailable", "the disk is full")
+        return commit(journal, groups)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "commit", refuse_outcomes)
+        with pytest.raises(Refusal, match="the disk is full"):
+            change(environment, "serve.unapproved", "allow")
+    for _ in range(2):
+        assert change(environment, "serve.unapproved", "allow") == 0
+    assert [type(record.event) for record in recorded(environment)] == [SettingChangeRequested, SettingChanged]
 
 
 def test_what_was_done_is_said(environment: Environment, capsys: pytest.CaptureFixture[str]) -> None:

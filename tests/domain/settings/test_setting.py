@@ -30,7 +30,7 @@ STATES: dict[Status, SettingState] = {
     "settled": SettingState("settled", "refuse"),
     "changing": SettingState("changing", "old", ALLOW),
 }
-KILLED = SettingChangeFailed(NAME, "omac was killed before the file was written")
+UNWRITTEN = SettingChangeFailed(NAME, "omac was killed before the file was written")
 
 
 def test_every_event_and_status_has_an_example() -> None:
@@ -59,12 +59,19 @@ def test_the_table_is_the_whole_truth(status: Status, event: Event) -> None:
             RequestChange(NAME, None, "user /f", "allow"),
             [SettingChanged(NAME, "allow", "user /f"), UNSET],
         ),
-        (SettingState("changing", None, ALLOW), RequestChange(NAME, "allow", "user /f", None), [KILLED, ALLOW]),
+        (SettingState("changing", None, ALLOW), RequestChange(NAME, "allow", "user /f", None), [UNWRITTEN, ALLOW]),
         (
             SettingState("changing", "allow", UNSET),
             RequestChange(NAME, "allow", "user /f", None),
             [SettingChanged(NAME, None, "user /f"), ALLOW],
         ),
+        (SettingState("settled", "allow"), RequestChange(NAME, "allow", "user /f", "allow"), []),
+        (
+            SettingState("changing", None, ALLOW),
+            RequestChange(NAME, "allow", "user /f", "allow"),
+            [SettingChanged(NAME, "allow", "user /f")],
+        ),
+        (SettingState("changing", "allow", UNSET), RequestChange(NAME, "allow", "user /f", "allow"), [UNWRITTEN]),
         (SettingState("changing", None, ALLOW), ReportChange(), [SettingChanged(NAME, "allow", "user /f")]),
         (SettingState("changing", "allow", UNSET), ReportChange(), [SettingChanged(NAME, None, "user /f")]),
         (SettingState("changing", None, ALLOW), ReportFailure("no space"), [SettingChangeFailed(NAME, "no space")]),
