@@ -21,7 +21,7 @@ import stat
 from omac.adapters.files.without_links import mount_of, opened_without_links
 from omac.adapters.sandbox.bubblewrap import is_shown_by_folder
 from omac.domain.kernel.refusal import Refusal, list_command
-from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, governing
+from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, access_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ def _is_mount(entry: Entry, policy: Policy) -> bool:
     if entry.access == LINK or is_shown_by_folder(entry, policy):
         return False
     if entry.access == COPY:
-        around = governing(policy.entries, os.path.dirname(entry.path))
-        return around is not None and around.access != PRIVATE
+        return access_at(policy.entries, os.path.dirname(entry.path)) not in ("", PRIVATE)
     if entry.access == DENY:
         try:
             return not stat.S_ISLNK(os.lstat(entry.path).st_mode)
