@@ -7,7 +7,8 @@ from contextlib import contextmanager, suppress
 
 from omac.adapters.caches.removal import empty_trash, to_trash
 from omac.adapters.caches.size import Size, measured
-from omac.adapters.caches.tree import FOLDER_FLAGS, CacheRoot, hold, marked, open_root
+from omac.adapters.caches.tree import CacheRoot, hold, marked, open_root
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.files.emptying import Step
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.cache_eviction import Cache
@@ -77,14 +78,12 @@ class Caches:
         lock = self._exclusive(identity)
         if lock is None:
             return False
-        try:
+        with Descriptor(lock):
             if last_used is not None and used is not None and used != last_used:
                 return False
             with suppress(FileNotFoundError):
                 to_trash(self._root, identity, token)
             os.unlink(f"{identity}.lock", dir_fd=self._root.locks)  # who waits for it finds out, and takes a new one
-        finally:
-            os.close(lock)
         return True
 
     def empty_trash(self) -> list[str]:
@@ -101,19 +100,14 @@ class Caches:
             lock = self._exclusive(identity)
             if lock is None:
                 continue
-            try:
+            with Descriptor(lock):
                 if not self._is_there(identity):
                     os.unlink(name, dir_fd=self._root.locks)
-            finally:
-                os.close(lock)
 
     @contextmanager
     def _folder(self, identity: str) -> Iterator[int]:
-        folder = os.open(identity, FOLDER_FLAGS, dir_fd=self._root.folder)
-        try:
+        with Descriptor(os.open(identity, FOLDER_FLAGS, dir_fd=self._root.folder)) as folder:
             yield folder
-        finally:
-            os.close(folder)
 
     def _is_there(self, identity: str) -> bool:
         try:

@@ -6,8 +6,9 @@ Its name is free at once, and the next removal continues with what an interrupte
 import os
 from contextlib import suppress
 
-from omac.adapters.caches.tree import FOLDER_FLAGS, CacheRoot
+from omac.adapters.caches.tree import CacheRoot
 from omac.adapters.files import lock
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.files.emptying import Step, clear, move
 
 TRASH = ".trash"
@@ -15,39 +16,28 @@ TRASH = ".trash"
 
 def to_trash(root: CacheRoot, name: str, token: str) -> None:
     """Take an entry of the root away, whatever it is; `token` makes its new name unique. Raises OSError."""
-    trash = _trash(root)
-    try:
+    with Descriptor(_trash(root)) as trash:
         os.mkdir(token, 0o700, dir_fd=trash)
-        draft = os.open(token, FOLDER_FLAGS, dir_fd=trash)
-        try:
+        with Descriptor(os.open(token, FOLDER_FLAGS, dir_fd=trash)) as draft:
             move(root.folder, name, draft, "0")
-        finally:
-            os.close(draft)
-    finally:
-        os.close(trash)
 
 
 def empty_trash(root: CacheRoot, step: Step) -> list[str]:
     """Remove all that is in the trash; `step` gets the number of names that were removed. Return what could not be
     removed, and why. Raises OSError."""
     problems: list[str] = []
-    trash = _trash(root)
-    try:
+    with Descriptor(_trash(root)) as trash:
         for token in os.listdir(trash):
             try:
                 heap = os.open(token, FOLDER_FLAGS, dir_fd=trash)
             except FileNotFoundError:
                 continue  # another process was first
-            try:
+            with Descriptor(heap):
                 if not lock.try_acquire(heap):
                     continue  # another process is at it
                 problems += [f"{os.path.join(root.path, TRASH, token)}: {text}" for text in clear(heap, step)]
-            finally:
-                os.close(heap)
             with suppress(OSError):  # what is left in it was told
                 os.rmdir(token, dir_fd=trash)
-    finally:
-        os.close(trash)
     return problems
 
 

@@ -3,7 +3,7 @@
 import os
 from typing import NamedTuple
 
-from omac.adapters.caches.tree import FOLDER_FLAGS
+from omac.adapters.files.descriptor import FOLDER_FLAGS
 from omac.adapters.files.emptying import BATCH, Step
 
 DEPTH_MAX = 100  # folders are open while what is below them is counted

@@ -20,6 +20,7 @@ import stat
 import time
 
 from omac.adapters.files import atomic, lock
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import PlainData
 from omac.domain.kernel.digest import sha256_hex
@@ -37,7 +38,6 @@ LOCKS = ".locks"
 WAIT_S = 5.0  # for whoever makes or removes the same cache: that takes them an instant
 PAUSE_S = 0.005
 
-FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PATH_BYTES_MAX = 4096
 _DRAFT = "workdir.new"  # a draft's name begins with it
@@ -89,10 +89,8 @@ def open_cache(workdir: str, environment: Mapping[str, str]) -> ToolCache:
             except BlockingIOError:  # another launch makes it, or has made and uses it: what is there now?
                 _pause(root, identity, deadline)
                 continue
-            try:
+            with Descriptor(held):
                 _make(root, identity, workdir)
-            finally:
-                os.close(held)
     except OSError as error:
         raise _unusable(os.path.join(root.path, identity), error) from None
     finally:
@@ -183,13 +181,11 @@ def marked(folder: int) -> bytes | None:
         file = os.open(MARKER, os.O_RDONLY | _FILE_FLAGS, dir_fd=folder)
     except FileNotFoundError:
         return None
-    try:
+    with Descriptor(file):
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             raise OSError(errno.EPERM, "its marker is not a file you own")
         return os.read(file, _PATH_BYTES_MAX + 1).removesuffix(b"\n")
-    finally:
-        os.close(file)
 
 
 def _home(environment: Mapping[str, str]) -> tuple[str, str]:
@@ -220,7 +216,7 @@ def _verified(root: CacheRoot, identity: str, workdir: str) -> bool:
         folder = _enter(root.folder, identity, path, make=False, workdir=workdir)
     except FileNotFoundError:
         return False
-    try:
+    with Descriptor(folder):
         named = marked(folder)
         if named is None:
             return False
@@ -230,8 +226,6 @@ def _verified(root: CacheRoot, identity: str, workdir: str) -> bool:
             raise _refusal(message, workdir)
         _require_tools(folder, path, workdir)
         return True
-    finally:
-        os.close(folder)
 
 
 def _require_tools(folder: int, path: str, workdir: str) -> None:
@@ -249,8 +243,7 @@ def _require_tools(folder: int, path: str, workdir: str) -> None:
 def _make(root: CacheRoot, identity: str, workdir: str) -> None:
     """Make a cache, or finish what was begun; the marker is the last step. Raises Refusal (cache-unsafe), OSError."""
     path = os.path.join(root.path, identity)
-    folder = _enter(root.folder, identity, path, make=True, workdir=workdir)
-    try:
+    with Descriptor(_enter(root.folder, identity, path, make=True, workdir=workdir)) as folder:
         if marked(folder) is not None:
             return
         try:
@@ -264,8 +257,6 @@ def _make(root: CacheRoot, identity: str, workdir: str) -> None:
             raise _refusal(message, workdir) from None
         os.mkdir(TOOLS, 0o700, dir_fd=folder)
         atomic.replace_in(folder, MARKER, os.fsencode(workdir) + b"\n", prefix=_DRAFT)
-    finally:
-        os.close(folder)
 
 
 def _enter(above: int, name: str, path: str, make: bool, own: bool = True, workdir: str = "") -> int:

@@ -35,6 +35,7 @@ from omac.adapters.credentials.vault_format import (
     unseal,
 )
 from omac.adapters.files import atomic, bounded, lock
+from omac.adapters.files.descriptor import Descriptor
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal, quoted
@@ -203,10 +204,8 @@ class Vault:
                     fix = [f"fuser -v {quoted(self.path + '.lock')}"]
                     raise Refusal("vault-unusable", message, fix=fix) from None
             time.sleep(LOCK_POLL_S)
-        try:
+        with Descriptor(held):
             yield
-        finally:
-            os.close(held)
 
     @contextmanager
     def _words(self, origin: str = "this key") -> Iterator[None]:

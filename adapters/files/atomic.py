@@ -11,6 +11,8 @@ from __future__ import annotations
 import errno
 import os
 
+from omac.adapters.files.descriptor import Descriptor
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,18 +32,14 @@ def create(path: str, content: bytes, mode: int = 0o600, *, dir_fd: int | None =
     """Create a file where none is, and return its status. Where the file system can do so (open(2), O_TMPFILE) it gets
     its name once it is whole. Raises FileExistsError, OSError."""
     name = os.path.basename(path)
-    folder = os.open(os.path.dirname(path) or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
-    try:
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    with Descriptor(os.open(os.path.dirname(path) or ".", flags, dir_fd=dir_fd)) as folder:
         descriptor, has_name = _unnamed(folder, name, mode)
-        try:
+        with Descriptor(descriptor):
             write_all(descriptor, content)
             if not has_name:
                 _name(descriptor, name, folder)
             return os.fstat(descriptor)
-        finally:
-            os.close(descriptor)
-    finally:
-        os.close(folder)
 
 
 def _name(descriptor: int, name: str, folder: int) -> None:
@@ -62,8 +60,7 @@ def publish(path: str, content: bytes, *, prefix: str = ".") -> None:
     """Create a file, whole or not at all, and flush it. Where its draft needs a name, that begins with `prefix`. Raises
     FileExistsError, OSError."""
     name, draft = os.path.basename(path), _draft_name(prefix)
-    folder = os.open(os.path.dirname(path), _FOLDER)
-    try:
+    with Descriptor(os.open(os.path.dirname(path), _FOLDER)) as folder:
         descriptor, has_name = _written(folder, draft, content, 0o600)
         try:
             if has_name:
@@ -75,17 +72,12 @@ def publish(path: str, content: bytes, *, prefix: str = ".") -> None:
             if has_name:
                 _remove(folder, draft)
         os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def replace(path: str, content: bytes, *, prefix: str = ".") -> None:
     """Put a file in the place of another, or of none, and flush it. Raises OSError."""
-    folder = os.open(os.path.dirname(path), _FOLDER)
-    try:
+    with Descriptor(os.open(os.path.dirname(path), _FOLDER)) as folder:
         replace_in(folder, os.path.basename(path), content, prefix=prefix)
-    finally:
-        os.close(folder)
 
 
 def replace_in(
@@ -112,11 +104,8 @@ def replace_in(
 
 def sync_folder(path: str) -> None:
     """Flush the entries of a folder. Raises OSError."""
-    folder = os.open(path, _FOLDER)
-    try:
+    with Descriptor(os.open(path, _FOLDER)) as folder:
         os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _draft(folder: int, content: bytes, mode: int, prefix: str) -> str:

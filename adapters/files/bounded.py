@@ -9,6 +9,8 @@ import errno
 import os
 import stat
 
+from omac.adapters.files.descriptor import Descriptor
+
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 CHUNK_BYTES = 1 << 20
 
@@ -41,8 +43,7 @@ def read_with_status(
     path: str | bytes, bytes_max: int, *, dir_fd: int | None = None, follow: bool = False
 ) -> tuple[bytes, os.stat_result]:
     """Return the content of a regular file, and the status of the file that was read. Raises as `read`."""
-    descriptor = os.open(path, FLAGS | (0 if follow else os.O_NOFOLLOW), dir_fd=dir_fd)
-    try:
+    with Descriptor(os.open(path, FLAGS | (0 if follow else os.O_NOFOLLOW), dir_fd=dir_fd)) as descriptor:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise NotRegular
@@ -55,14 +56,9 @@ def read_with_status(
                 del content  # a traceback holds what its functions held
                 raise TooLarge(bytes_max)
         return content, status
-    finally:
-        os.close(descriptor)
 
 
 def read_start(path: str | bytes, bytes_max: int) -> bytes:
     """Return at most so many bytes from the beginning of what a path leads to. Raises OSError."""
-    descriptor = os.open(path, FLAGS)
-    try:
+    with Descriptor(os.open(path, FLAGS)) as descriptor:
         return os.read(descriptor, bytes_max)
-    finally:
-        os.close(descriptor)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.files.without_links import opened_folder
 
 BATCH = 1_000  # names that are dealt with between two calls of `step`
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Step = Callable[[int], None]
 
@@ -23,11 +23,8 @@ Step = Callable[[int], None]
 def remove(folder: str) -> None:
     """Remove a folder with all that is in it, as far as that can be done; no link is followed on the way to it."""
     with suppress(OSError):
-        opened = opened_folder(folder)
-        try:
+        with Descriptor(opened_folder(folder)) as opened:
             clear(opened)
-        finally:
-            os.close(opened)
         os.rmdir(folder)
 
 
@@ -49,10 +46,8 @@ def clear(heap: int, step: Step = lambda _: None) -> list[str]:
         except OSError as error:
             problems[error.strerror or str(error)] = None
             continue
-        try:
+        with Descriptor(folder):
             waiting += _emptied(folder, heap, fresh, step, problems)
-        finally:
-            os.close(folder)
         _attempt(partial(os.rmdir, name, dir_fd=heap), problems)
         step(1)
     return list(problems)
@@ -62,10 +57,10 @@ def _folder(heap: int, name: str) -> int:
     """The folder `name`, open, and its owner may do all in it. Raises OSError; NotADirectoryError also for a link."""
     try:
         try:
-            folder = os.open(name, _FOLDER, dir_fd=heap)
+            folder = os.open(name, FOLDER_FLAGS, dir_fd=heap)
         except PermissionError:
             unlock(heap, name)
-            folder = os.open(name, _FOLDER, dir_fd=heap)
+            folder = os.open(name, FOLDER_FLAGS, dir_fd=heap)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise NotADirectoryError(errno.ENOTDIR, error.strerror) from None
@@ -122,8 +117,5 @@ def unlock(folder: int, name: str) -> None:
     if os.chmod in os.supports_follow_symlinks:
         os.chmod(name, 0o700, dir_fd=folder, follow_symlinks=False)
         return
-    inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
+    with Descriptor(os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)) as inner:
         os.chmod(f"/proc/self/fd/{inner}", 0o700)
-    finally:
-        os.close(inner)

@@ -14,6 +14,7 @@ import os
 import stat
 
 from omac.adapters.files import bounded
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.lock import hold_opened
 
 TAIL_BYTES = 1 << 16
@@ -32,12 +33,10 @@ class NoteFile:
             descriptor = os.open(self.name, bounded.FLAGS)
         except OSError as error:
             return error.errno == errno.ENOENT
-        try:
+        with Descriptor(descriptor):
             seen = os.fstat(descriptor)
             regular = stat.S_ISREG(seen.st_mode)
             tail = os.pread(descriptor, TAIL_BYTES, max(0, seen.st_size - TAIL_BYTES)) if regular else b""
-        finally:
-            os.close(descriptor)
         return f"\n{size}\n".encode() not in tail
 
     def deliver(self, _size: int, note: str) -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from omac.adapters.files import atomic, lock
 from omac.adapters.files.bounded import open_no_link
+from omac.adapters.files.descriptor import Descriptor
 from omac.domain.kernel.refusal import Refusal, quoted
 
 FILE = "file"
@@ -115,12 +116,10 @@ def turn_at(
             raise
         yield
         return
-    try:
+    with Descriptor(descriptor):
         with usable():
             is_alone = lock.acquire_within(descriptor, wait_s)
         if not is_alone:
             message = f"another omac has been changing {path} for {wait_s:g} s"
             raise Refusal("contention", message, fix=[f"fuser -v {quoted(path + '.lock')}"])
         yield
-    finally:
-        os.close(descriptor)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.lock import Locked, hold
 from omac.domain.kernel.locks import NO_LOCKS, without_locks
 from omac.domain.kernel.refusal import Refusal, quoted
@@ -28,11 +29,8 @@ class OneAtATime:
     @asynccontextmanager
     async def __call__(self) -> AsyncIterator[None]:
         async with self._turn:
-            descriptor = await self._held()
-            try:
+            with Descriptor(await self._held()):
                 yield
-            finally:
-                os.close(descriptor)
 
     async def _held(self) -> int:
         deadline = trio.current_time() + self._wait_s

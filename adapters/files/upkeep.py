@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.state import StateDir
 from omac.adapters.files.without_links import opened_path
 from omac.domain.kernel.ids import RunId
@@ -113,11 +114,9 @@ def _repair_mode(flaw: Flaw) -> bool:
         descriptor = opened_path(flaw.path)
     except FileNotFoundError:
         return False
-    try:
+    with Descriptor(descriptor):
         status = os.fstat(descriptor)
         if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) != flaw.mode or stat.S_ISLNK(status.st_mode):
             return False
         os.chmod(f"/proc/self/fd/{descriptor}", flaw.wanted)
         return True
-    finally:
-        os.close(descriptor)

@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.linux.syscall import SyscallBuffer, call, words
 
 OPENAT2 = 437  # on every architecture
@@ -63,20 +64,14 @@ def opened_without_links(path: str, root: int) -> int:
 def opened_path(path: str) -> int:
     """Open an absolute path, by O_PATH; at its end a link itself. Raises OSError: ELOOP where a link stands in the
     way."""
-    root = os.open("/", _ROOT)
-    try:
+    with Descriptor(os.open("/", _ROOT)) as root:
         return opened_without_links(path, root)
-    finally:
-        os.close(root)
 
 
 def opened_folder(path: str) -> int:
     """Open a folder for listing it, and for what is relative to it; no link is followed on the way. Raises OSError."""
-    descriptor = opened_path(path)
-    try:
+    with Descriptor(opened_path(path)) as descriptor:
         return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def opened_by_steps(path: str, root: int) -> int:
@@ -84,10 +79,8 @@ def opened_by_steps(path: str, root: int) -> int:
     here = os.dup(root)
     parts = path.split("/")
     for number, part in enumerate(parts, 1):
-        try:
+        with Descriptor(here):
             below = os.open(part, _FLAGS, dir_fd=here)
-        finally:
-            os.close(here)
         here = below
         if number < len(parts) and stat.S_ISLNK(os.fstat(here).st_mode):
             os.close(here)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.git.open_folder import opened_root
 from omac.domain.kernel.digest import sha256_hex
 from omac.domain.kernel.paths import below_any
@@ -206,7 +207,5 @@ def _set_aside(inspection: Inspection, git_folder: GitPlace, problem: str) -> No
     except OSError as error:
         inspection.report(f"{git_folder.git}/{_INDEX}", f"{problem}; it could not be set aside: {error.strerror}")
         return
-    try:
+    with Descriptor(folder):
         inspection.set_aside(folder, _INDEX, f"{git_folder.git}/{_INDEX}", problem)
-    finally:
-        os.close(folder)

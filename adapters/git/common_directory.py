@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from omac.adapters.files import bounded
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.files.without_links import born_ns, opened_folder
 from omac.adapters.git.pointers import BYTES_MAX, PATH_BYTES_MAX, unsafe
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.skills.repository import WorktreeFolder
-
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def worktree_folder(workdir: str) -> WorktreeFolder:
@@ -98,7 +97,7 @@ def _opened(path: str, folder: int | None = None, shown: str = "") -> Iterator[i
             descriptor = opened_folder(path)
         else:
             for part in path.split("/"):
-                descriptor, above = os.open(part, FOLDER, dir_fd=folder), descriptor
+                descriptor, above = os.open(part, FOLDER_FLAGS, dir_fd=folder), descriptor
                 if above >= 0:
                     os.close(above)
                 folder = descriptor
@@ -106,10 +105,8 @@ def _opened(path: str, folder: int | None = None, shown: str = "") -> Iterator[i
         if descriptor >= 0:
             os.close(descriptor)
         raise unsafe(f"{shown or path} cannot be opened as a folder without a link: {error.strerror}") from None
-    try:
+    with Descriptor(descriptor):
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _content(name: str, folder: int, shown: str) -> bytes | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import stat
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.git.open_folder import open_listable
 from omac.adapters.git.stamp import stamp_of
 from omac.domain.kernel.digest import sha256
@@ -39,14 +40,10 @@ def stamp_with_content(parent: int, name: str, status: os.stat_result, spend: Ca
 
 def _files(parent: int, name: str, path: str, depth: int) -> Iterator[tuple[str, Stamp]]:
     """Yield the path and the stamp of all that is no folder, and the path of what lies too deep. Raises OSError."""
-    folder = open_listable(name, parent)
-    try:
-        with os.scandir(folder) as scan:
-            for entry in scan:
-                below, status = f"{path}/{entry.name}", entry.stat(follow_symlinks=False)
-                if stat.S_ISDIR(status.st_mode) and depth < DEPTH_MAX:
-                    yield from _files(folder, entry.name, below, depth + 1)
-                else:
-                    yield below, stamp_of(status)
-    finally:
-        os.close(folder)
+    with Descriptor(open_listable(name, parent)) as folder, os.scandir(folder) as scan:
+        for entry in scan:
+            below, status = f"{path}/{entry.name}", entry.stat(follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode) and depth < DEPTH_MAX:
+                yield from _files(folder, entry.name, below, depth + 1)
+            else:
+                yield below, stamp_of(status)

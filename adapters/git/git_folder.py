@@ -6,6 +6,7 @@ import os
 import stat
 import time
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.git.entry import FoundEntry, is_link_probe
 from omac.adapters.git.foreign_folder import stamp_with_content
 from omac.adapters.git.git_place import GitPlace
@@ -145,18 +146,13 @@ class GitFolder:
         except OSError as error:
             self._refuse(folder, entry, full, f"cannot be inspected: {error.strerror}")
             return
-        try:
+        with Descriptor(opened):
             self._folder(opened, full, here, child, depth + 1)
-        finally:
-            os.close(opened)
 
     def _each_below(self, folder: int, name: str, path: str, judge: Callable[[int, str], None]) -> None:
         """Judge each folder in `worktrees` or `modules` as a git folder of its own."""
-        opened = open_listable(name, folder)
-        try:
+        with Descriptor(open_listable(name, folder)) as opened:
             self._each_in(opened, path, judge)
-        finally:
-            os.close(opened)
 
     def _each_in(self, folder: int, path: str, judge: Callable[[int, str], None]) -> None:
         """Judge each folder in an open one of these; `judge` gets it open."""
@@ -169,11 +165,8 @@ class GitFolder:
                 elif full.count("/") > SLASHES_MAX:
                     self._refuse(folder, entry, full, f"lies deeper than {DEPTH_MAX} folders")
                 else:
-                    opened = open_listable(entry.name, folder)
-                    try:
+                    with Descriptor(open_listable(entry.name, folder)) as opened:
                         judge(opened, full)
-                    finally:
-                        os.close(opened)
 
     def _admin(self, folder: int, path: str) -> None:
         """Judge the admin folder of a linked worktree."""
@@ -371,10 +364,8 @@ def settings_of(common: str) -> bytes | None:
         folder = opened_root(common)
     except OSError:
         return None
-    try:
+    with Descriptor(folder):
         return content_of(folder, "config", 1 << 20)
-    finally:
-        os.close(folder)
 
 
 def inspect_folder(inspection: Inspection, path: str, folder: Folder, opened: int, *, has_others: bool = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.without_links import opened_folder, opened_path
 from omac.adapters.git import pointers
 from omac.adapters.git.stamp import node_of
@@ -130,11 +131,9 @@ def led_to(path: str) -> str:
         descriptor = opened_path(path)
     except OSError:
         return ""
-    try:
+    with Descriptor(descriptor):
         is_link = stat.S_ISLNK(os.fstat(descriptor).st_mode)
         return "" if is_link else os.readlink(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)
 
 
 def _is_same(path: str, other: str) -> bool:

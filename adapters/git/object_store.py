@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.git import pointers
 from omac.domain.git.config import oid_bytes_of
 from omac.domain.git.place import SHA256_BYTES
@@ -45,7 +46,7 @@ def _lists(index: str, name: bytes) -> bool:
         descriptor = os.open(index, _READ)
     except OSError:
         return False
-    try:
+    with Descriptor(descriptor):
         head = os.pread(descriptor, len(_HEADER) + _FANOUT_BYTES, 0)
         if not head.startswith(_HEADER) or len(head) < len(_HEADER) + _FANOUT_BYTES:
             return False
@@ -58,8 +59,6 @@ def _lists(index: str, name: bytes) -> bool:
                 return True
             at, until = (middle + 1, until) if seen < name else (at, middle)
         return False
-    finally:
-        os.close(descriptor)
 
 
 def _count(head: bytes, byte: int) -> int:

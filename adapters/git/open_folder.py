@@ -6,9 +6,9 @@ import os
 import stat
 
 from omac.adapters.files import atomic, bounded
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.files.without_links import opened_path
 
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LISTABLE = stat.S_IRUSR | stat.S_IXUSR
 
 
@@ -38,26 +38,21 @@ def open_listable(name: str, parent: int) -> int:
     """Open a folder in an open folder for listing it. Its owner gets the right to, where that is the user: git passes
     through what it cannot list. Raises OSError."""
     try:
-        folder = os.open(name, DIRECTORY, dir_fd=parent)
+        folder = os.open(name, FOLDER_FLAGS, dir_fd=parent)
     except PermissionError:
-        path_only = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-        try:
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with Descriptor(os.open(name, flags, dir_fd=parent)) as path_only:
             _let_owner_list(path_only)
-        finally:
-            os.close(path_only)
-        return os.open(name, DIRECTORY, dir_fd=parent)
+        return os.open(name, FOLDER_FLAGS, dir_fd=parent)
     _let_owner_list(folder)
     return folder
 
 
 def opened_root(path: str) -> int:
     """Open a folder that an inspection begins with, for listing it; no link is followed on the way. Raises OSError."""
-    path_only = opened_path(path)
-    try:
+    with Descriptor(opened_path(path)) as path_only:
         _let_owner_list(path_only)
         return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=path_only)
-    finally:
-        os.close(path_only)
 
 
 def _let_owner_list(folder: int) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import stat
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git import refs
 from omac.adapters.git.git_folder import settings_of
@@ -173,12 +174,9 @@ def _fits(common: str, name: str, known: Set[str], names: Sequence[str]) -> bool
 
 def _make_lasting(folder: int, mode: int) -> None:
     """Give the new file in an open folder the mode of the one before, and flush it. Raises OSError."""
-    file = os.open(LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
+    with Descriptor(os.open(LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)) as file:
         os.fchmod(file, stat.S_IMODE(mode) & 0o666)
         os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _added(content: bytes, packed: dict[str, str]) -> bytes:
@@ -211,8 +209,6 @@ def _content(path: str) -> bytes | None:
         folder = opened_folder(path)
     except OSError:
         return None
-    try:
+    with Descriptor(folder):
         content = content_of(folder, NAME, BYTES_MAX)
         return content if content is not None or mode_of(f"{path}/{NAME}") else b""
-    finally:
-        os.close(folder)

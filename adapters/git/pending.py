@@ -16,6 +16,7 @@ import errno
 import os
 
 from omac.adapters.files import atomic, lock
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.git import refs
 from omac.adapters.git.launch_record import Record, parsed
 from omac.adapters.linux import process_identity
@@ -73,10 +74,8 @@ class DueInspection:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             return
-        try:
+        with Descriptor(descriptor):
             lock.acquire(descriptor, shared=True)
-        finally:
-            os.close(descriptor)
 
 
 class Pending:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.git.pointers import unsafe
 from omac.adapters.linux import host_programs
 from omac.domain.kernel.refusal import quoted
@@ -67,11 +68,9 @@ class ConfigList:
             (os.POSIX_SPAWN_DUP2, theirs, 1),
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
         ]
-        try:
+        with Descriptor(theirs):
             line = [git, "-C", folder, *_LIST]
             self._pid = os.posix_spawn(git, line, environment(host), file_actions=actions)
-        finally:
-            os.close(theirs)
 
     def discard(self) -> None:
         """End git where it has not been read: it may wait for ever, for a FIFO say."""

@@ -15,6 +15,7 @@ import os
 import stat
 
 from omac.adapters.files import atomic
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.git.stamp import node_of
 from omac.journal.folders import make_private
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 FOLDER = "set-aside"  # in the state directory, with one folder for each launch
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 ENTRIES_MAX = 1_000_000  # of all that a launch has set aside, looked at one by one
 COPIED_BYTES_MAX = 256 << 20  # of all that a launch has set aside on another file system, holes included
 _ENTRY_BYTES = 4096  # that one is counted for
@@ -77,7 +77,7 @@ class Quarantine:
     def _open(self) -> int:
         if self._folder < 0:
             make_private(self.path)
-            self._folder = os.open(self.path, _DIRECTORY)
+            self._folder = os.open(self.path, FOLDER_FLAGS)
             self._number = len(os.listdir(self._folder))
         return self._folder
 
@@ -129,30 +129,23 @@ def _defuse(parent: int, name: str, depth: int, left: int) -> int:
     if depth > _DEPTH_MAX:
         _set_mode(parent, name, 0)
         return left - 1
-    folder = os.open(name, _DIRECTORY, dir_fd=parent)
-    try:
-        with os.scandir(folder) as scan:
-            for entry in scan:
-                kept = entry.name
-                if kept in _GITS:
-                    kept = f"was-{kept.lstrip('.')}-{os.urandom(4).hex()}"
-                    os.rename(entry.name, kept, src_dir_fd=folder, dst_dir_fd=folder)
-                left = _defuse(folder, kept, depth + 1, left)
-    finally:
-        os.close(folder)
+    with Descriptor(os.open(name, FOLDER_FLAGS, dir_fd=parent)) as folder, os.scandir(folder) as scan:
+        for entry in scan:
+            kept = entry.name
+            if kept in _GITS:
+                kept = f"was-{kept.lstrip('.')}-{os.urandom(4).hex()}"
+                os.rename(entry.name, kept, src_dir_fd=folder, dst_dir_fd=folder)
+            left = _defuse(folder, kept, depth + 1, left)
     return left - 1
 
 
 def _set_mode(parent: int, name: str, mode: int) -> None:
     """Set the permissions of a file or folder: never of what a link leads to, which a program that works in a folder
     that was moved can put there meanwhile. Raises OSError."""
-    opened = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
+    with Descriptor(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)) as opened:
         status = os.fstat(opened)
         if stat.S_ISDIR(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_nlink == 1):
             os.chmod(f"/proc/self/fd/{opened}", mode)
-    finally:
-        os.close(opened)
 
 
 def _carry(parent: int, name: str, target: int, kept: str, left: int) -> int:
@@ -185,13 +178,9 @@ class _Carried:
         """Count it. Raises OSError where it is too much."""
         if not stat.S_ISDIR(self._count(parent, name, "", depth).st_mode):
             return
-        folder = os.open(name, _DIRECTORY, dir_fd=parent)
-        try:
-            with os.scandir(folder) as scan:
-                for entry in scan:
-                    self.measure(folder, entry.name, depth + 1)
-        finally:
-            os.close(folder)
+        with Descriptor(os.open(name, FOLDER_FLAGS, dir_fd=parent)) as folder, os.scandir(folder) as scan:
+            for entry in scan:
+                self.measure(folder, entry.name, depth + 1)
 
     def copy(self, parent: int, name: str, folder: int, kept: str, path: str, depth: int) -> None:
         """Copy it into an open folder, where it is `path` from the target. Raises OSError."""
@@ -205,7 +194,7 @@ class _Carried:
             _describe(parent, name, seen.st_mode, folder, kept)
         else:
             os.mkdir(kept, 0o700, dir_fd=folder)
-            source, made = os.open(name, _DIRECTORY, dir_fd=parent), os.open(kept, _DIRECTORY, dir_fd=folder)
+            source, made = os.open(name, FOLDER_FLAGS, dir_fd=parent), os.open(kept, FOLDER_FLAGS, dir_fd=folder)
             try:
                 for entry in os.listdir(source):
                     theirs = f"was-{entry.lstrip('.')}" if entry in _GITS else entry
@@ -236,29 +225,24 @@ def _remove(parent: int, name: str, nodes: Collection[tuple[int, int]] | None) -
     if not stat.S_ISDIR(seen.st_mode):
         os.unlink(name, dir_fd=parent)
         return
-    folder = os.open(name, _DIRECTORY, dir_fd=parent)
-    try:
+    with Descriptor(os.open(name, FOLDER_FLAGS, dir_fd=parent)) as folder:
         with suppress(PermissionError):
             os.fchmod(folder, 0o700)
         for entry in os.listdir(folder):
             with suppress(OSError):  # then it is not empty
                 _remove(folder, entry, nodes)
-    finally:
-        os.close(folder)
     os.rmdir(name, dir_fd=parent)
 
 
 def _copy(parent: int, name: str, target: int, kept: str, size: int) -> None:
-    source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        copy = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=target)
-        try:
-            while size > 0 and (count := os.sendfile(copy, source, None, min(size, _CHUNK_BYTES))):
-                size -= count
-        finally:
-            os.close(copy)
-    finally:
-        os.close(source)
+    read = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with (
+        Descriptor(os.open(name, read, dir_fd=parent)) as source,
+        Descriptor(os.open(kept, new, 0o600, dir_fd=target)) as copy,
+    ):
+        while size > 0 and (count := os.sendfile(copy, source, None, min(size, _CHUNK_BYTES))):
+            size -= count
 
 
 def _describe(parent: int, name: str, mode: int, target: int, kept: str) -> None:

@@ -26,6 +26,7 @@ import stat
 import time
 
 from omac.adapters.files import atomic
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git import pointers, program
 from omac.adapters.git.repository import is_folder, mode_of
@@ -310,11 +311,8 @@ def _logs(common: str, names: list[str]) -> list[tuple[int, int]]:
 def _opened_log(common: str, path: str) -> int:
     """A file below the common folder, opened without following a link. Raises OSError: it is none, or no file."""
     folder, _, name = f"{common}/{path}".rpartition("/")
-    parent = opened_folder(folder)
-    try:
+    with Descriptor(opened_folder(folder)) as parent:
         opened = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
-    finally:
-        os.close(parent)
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)
         raise OSError(errno.EINVAL, "no file", path)

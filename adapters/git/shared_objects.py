@@ -10,12 +10,12 @@ import errno
 import os
 import stat
 
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.git import pointers
 from omac.domain.kernel.refusal import quoted
 
 LOOSE_MAX = 50_000  # entries that are looked at
 BYTES_MAX = 512 << 20  # that are copied
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK_BYTES = 1 << 24
@@ -28,7 +28,7 @@ def unshare(objects: str) -> list[str]:
     Refusal (git-unsafe) where that would be too much, or is not possible."""
     left = _Left()
     try:
-        folder = os.open(objects, _FOLDER)
+        folder = os.open(objects, FOLDER_FLAGS)
     except OSError:
         return []  # it was replaced: what is mounted is checked later
     try:
@@ -61,7 +61,7 @@ def _unshare_in(objects: int, name: str, path: str, left: _Left) -> None:
     except OSError:
         return  # a link, or not there: no folder of objects
     own = os.geteuid()
-    try:
+    with Descriptor(folder):
         shared = []
         with os.scandir(folder) as scan:
             for entry in scan:
@@ -74,20 +74,16 @@ def _unshare_in(objects: int, name: str, path: str, left: _Left) -> None:
                         shared.append(entry.name)
         for file_name in shared:
             left.bytes -= _copied(folder, file_name, left.bytes, path)
-    finally:
-        os.close(folder)
 
 
 def _opened(name: str, folder: int) -> int:
     """Open a folder below another, following no link."""
     first, _, rest = name.partition("/")
-    opened = os.open(first, _FOLDER, dir_fd=folder)
+    opened = os.open(first, FOLDER_FLAGS, dir_fd=folder)
     if not rest:
         return opened
-    try:
-        return os.open(rest, _FOLDER, dir_fd=opened)
-    finally:
-        os.close(opened)
+    with Descriptor(opened):
+        return os.open(rest, FOLDER_FLAGS, dir_fd=opened)
 
 
 def _copied(folder: int, name: str, bytes_max: int, objects: str) -> int:
@@ -96,7 +92,7 @@ def _copied(folder: int, name: str, bytes_max: int, objects: str) -> int:
         source = os.open(name, _READ, dir_fd=folder)
     except FileNotFoundError:
         return 0
-    try:
+    with Descriptor(source):
         seen = os.fstat(source)
         if not stat.S_ISREG(seen.st_mode) or seen.st_nlink < 2:
             return 0
@@ -110,8 +106,6 @@ def _copied(folder: int, name: str, bytes_max: int, objects: str) -> int:
         except OSError:
             os.unlink(draft, dir_fd=folder)
             raise
-    finally:
-        os.close(source)
     return seen.st_size
 
 

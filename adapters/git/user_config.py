@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import stat
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.git.config import parse, render
 from omac.domain.kernel.paths import below_any
@@ -180,7 +181,7 @@ class _Settings:
         except OSError as problem:
             self.warnings.append(f"{path} is left out: {problem.strerror}")
             return None
-        try:
+        with Descriptor(descriptor):
             seen = os.fstat(descriptor)
             self._read += 1
             followed = any(below_any(link, self._writable) for link, _ in links)
@@ -189,8 +190,6 @@ class _Settings:
                 return None
             if stat.S_ISREG(seen.st_mode) and seen.st_size <= FILE_BYTES_MAX and self._read <= FILES_MAX:
                 return os.read(descriptor, FILE_BYTES_MAX)
-        finally:
-            os.close(descriptor)
         if not stat.S_ISCHR(seen.st_mode):  # /dev/null means none
             self.warnings.append(f"{path} is left out: it is no file, too large, or one too many")
         return None

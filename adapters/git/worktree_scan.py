@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.git.dot_git import UNJUDGED, DotJudge
 from omac.adapters.git.git_folder import inspect_folder
 from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
@@ -228,11 +229,9 @@ class WorktreeScan:
             problem += "; it has other names, so it is left as it is"
         else:
             try:
-                file = os.open(entry.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=level.folder)
-                try:
+                flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+                with Descriptor(os.open(entry.name, flags, dir_fd=level.folder)) as file:
                     os.chmod(f"/proc/self/fd/{file}", stat.S_IMODE(status.st_mode) & 0o777)
-                finally:
-                    os.close(file)
                 problem += "; the bits were taken from it"
             except OSError as error:
                 problem += f": {error.strerror}"

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from omac.adapters.files import atomic, bounded
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.lock import hold_opened
 from omac.adapters.linux.home import home_of
 from omac.domain.harness.harness import Harness
@@ -191,10 +192,8 @@ def _locked(file: AgentFile) -> Iterator[int | None]:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise _unfit(file, "is in a folder that is a link, or none at all") from None
         raise
-    try:
+    with Descriptor(folder):
         if not hold_opened(folder):
             message = f"another program has {file.folder} locked; nothing was changed"
             raise Refusal("contention", message, fix=["try again"])
         yield folder
-    finally:
-        os.close(folder)

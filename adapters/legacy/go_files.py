@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from omac.adapters.files import bounded
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.legacy.go_import import Old, OldApproval, OldEntry, OldValues
@@ -32,8 +33,6 @@ NOTES_PER_FILE_MAX = 10
 HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 ParseYaml = Callable[[bytes, str], object]  # raises ValueError; its text goes on after the file's name
-
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Unreadable(Exception):
@@ -115,17 +114,12 @@ def _of_project(workdir: str, name: str, notes: list[str]) -> _GoFile:
     path = printable(os.path.join(workdir, PROJECT_FOLDER, name))
     file = _GoFile(path, None, notes)
     try:
-        top = os.open(workdir, _FOLDER_FLAGS)
-        try:
-            folder = os.open(PROJECT_FOLDER, _FOLDER_FLAGS, dir_fd=top)
-        finally:
-            os.close(top)
-        try:
+        with Descriptor(os.open(workdir, FOLDER_FLAGS)) as top:
+            folder = os.open(PROJECT_FOLDER, FOLDER_FLAGS, dir_fd=top)
+        with Descriptor(folder):
             if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 raise _Unreadable("is a link, and omac follows none in a project; put the file itself there")
             return file._replace(content=_content(name, folder)[0])
-        finally:
-            os.close(folder)
     except FileNotFoundError:
         pass
     except NotADirectoryError:

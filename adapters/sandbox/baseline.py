@@ -18,7 +18,7 @@ import stat
 from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.harness.table import PROJECT_SETTINGS
 from omac.domain.kernel.paths import below
-from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, governing
+from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, access_at
 from omac.domain.sandbox.environment import CERTIFICATES
 
 TYPE_CHECKING = False
@@ -160,8 +160,8 @@ def uncovered(entries: Iterable[Entry], more: Iterable[Entry]) -> list[Entry]:
     added: list[Entry] = []
     for path in sorted(wanted, key=len):
         entry = wanted[path]
-        around = governing(deciding, path)
-        if around is None or around.access == PRIVATE or (entry.access not in (READ, LINK) and around.access != DENY):
+        around = access_at(deciding, path)
+        if around in ("", PRIVATE) or (entry.access not in (READ, LINK) and around != DENY):
             added.append(entry)
             if entry.access != LINK:
                 deciding.append(entry)
@@ -192,8 +192,7 @@ def exposed(own: Iterable[Entry], entries: Sequence[Entry]) -> list[str]:
 
 def _access_around(path: str, entries: Sequence[Entry]) -> str:
     """Return the access that applies to `path`, links apart; empty if nothing is shown there."""
-    around = governing((entry for entry in entries if entry.access != LINK), path)
-    return around.access if around else ""
+    return access_at((entry for entry in entries if entry.access != LINK), path)
 
 
 def _only_for_root(folders: Iterable[str]) -> list[str]:

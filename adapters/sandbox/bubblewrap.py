@@ -11,7 +11,7 @@ import stat
 
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox import confinement
-from omac.domain.sandbox.confinement import ALLOWED, DENY, GIT_HOOKS, PRIVATE, READ, WRITE, governing
+from omac.domain.sandbox.confinement import ALLOWED, DENY, GIT_HOOKS, PRIVATE, READ, WRITE, access_at, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
         elif not is_shown_by_folder(entry, policy):
             words += _mounts(entry, policy, files, size)
     for path in policy.hidden:
-        around = governing(policy.entries, path)
-        if around is not None and around.access in (READ, WRITE):
+        if access_at(policy.entries, path) in (READ, WRITE):
             words += _masked(path, files, masks)
     for path in [*masks, "/dev", "/"]:  # now that everything below them has its place
         words += ["--remount-ro", path]
@@ -118,8 +117,7 @@ def _mounts(entry: Entry, policy: Policy, files: Files, size: str) -> list[str]:
         case confinement.LINK:
             return ["--symlink", entry.target, path]
         case _:
-            around = governing(policy.entries, os.path.dirname(path))
-            if around is None or around.access == PRIVATE:
+            if access_at(policy.entries, os.path.dirname(path)) in ("", PRIVATE):
                 return ["--perms", "0600", "--file", files.add(entry.content), path]
             return ["--ro-bind-data", files.add(entry.content), path]
 

@@ -21,6 +21,7 @@ from omac.domain.sandbox.confinement import (
     WRITE,
     Entry,
     Policy,
+    access_at,
     governing,
     ordered,
 )
@@ -73,9 +74,8 @@ def weakened(entries: Iterable[Entry], git: Iterable[Entry]) -> tuple[Entry, ...
     shared = [entry for entry in own if entry.path.endswith("/worktrees")]  # other worktrees are in it
     kept += [entry for entry in own if entry.access == WRITE and not entry.made and entry not in shared]
     for entry in own:
-        around = governing(kept, entry.path)
         is_read = entry in shared or (entry.access in (READ, LINK) and not entry.made)
-        if is_read and (around is None or around.access != WRITE):
+        if is_read and access_at(kept, entry.path) != WRITE:
             kept.append(Entry(entry.path, READ, entry.reason))
     return ordered(kept)
 
@@ -99,12 +99,11 @@ def _environment(policy: Policy, temporary: str) -> dict[str, str]:
     shown_elsewhere = {entry.path for entry in policy.entries if entry.source != entry.path}
     environment = {}
     for name, value in policy.environment.items():
-        around = governing(policy.entries, value) if value.startswith("/") else None
         if value in moved:
             environment[name] = moved[value]
         elif value in shown_elsewhere:
             continue
-        elif around is not None and around.access == PRIVATE:
+        elif value.startswith("/") and access_at(policy.entries, value) == PRIVATE:
             environment[name] = temporary + value
         else:
             environment[name] = value
@@ -133,5 +132,4 @@ def _around(entry: Entry, denied: Iterable[str], depth: int = 0) -> list[Entry]:
 
 
 def _writable(policy: Policy, path: str) -> bool:
-    around = governing([entry for entry in policy.entries if entry.access in (READ, WRITE, PRIVATE)], path)
-    return around is not None and around.access == WRITE
+    return access_at([entry for entry in policy.entries if entry.access in (READ, WRITE, PRIVATE)], path) == WRITE

@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import os
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.linux import syscall
 from omac.adapters.sandbox.mounted import mount_rows, unescaped
 from omac.domain.kernel.paths import below, below_any
@@ -100,11 +101,8 @@ def ruleset(files: int, network: int, scope: int, known: int) -> int:
 
 def allowbelow(rules: int, path: str, accesses: int) -> None:
     """Allow this for a folder, which may be no link, and for all below it. Raises OSError."""
-    descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with Descriptor(os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as descriptor:
         allow(rules, descriptor, accesses)
-    finally:
-        os.close(descriptor)
 
 
 def allow(rules: int, descriptor: int, accesses: int) -> None:

@@ -20,6 +20,7 @@ import os
 import stat
 import struct
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.linux import syscall
 from omac.adapters.sandbox import landlock, seccomp
 from omac.adapters.sandbox.stage import close_descriptors
@@ -139,13 +140,11 @@ def _allow(rules: int, path: str, accesses: int) -> None:
         descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         raise _unavailable(f"{path} is in the sandbox policy, but does not exist") from None
-    try:
+    with Descriptor(descriptor):
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISLNK(mode) or os.readlink(f"/proc/self/fd/{descriptor}") != path:
             raise _unavailable(f"{path} is now a symbolic link, and its target was not granted")
         landlock.allow(rules, descriptor, accesses if stat.S_ISDIR(mode) else accesses & landlock.OF_FILES)
-    finally:
-        os.close(descriptor)
 
 
 def _drop_capabilities() -> None:

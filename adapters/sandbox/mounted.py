@@ -18,10 +18,11 @@ import errno
 import os
 import stat
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.without_links import mount_of, opened_without_links
 from omac.adapters.sandbox.bubblewrap import is_shown_by_folder
 from omac.domain.kernel.refusal import Refusal, list_command
-from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, governing
+from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, access_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,33 +41,23 @@ class Expected:
 def expected(policy: Policy) -> Expected:
     """Look at everything that the policy mounts, as it is now. Raises Refusal (path-changed)."""
     mounts = Expected()
-    host = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with Descriptor(os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as host:
         for entry in policy.entries:
             if entry.access in (READ, WRITE):
-                descriptor = _opened(entry.source, host)
-                try:
+                with Descriptor(_opened(entry.source, host)) as descriptor:
                     mounts.nodes[entry.path] = _node(entry.source, descriptor)
-                finally:
-                    os.close(descriptor)
             if _is_mount(entry, policy):
                 mounts.read_only[entry.path] = entry.access not in (WRITE, PRIVATE)
-    finally:
-        os.close(host)
     return mounts
 
 
 def check(pid: int, wanted: Expected) -> None:
     """Compare with what lies below the root of process `pid`. Raises Refusal (path-changed)."""
     points = _points(pid)
-    inside = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with Descriptor(os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as inside:
         for path, read_only in wanted.read_only.items():
-            descriptor = _opened(path, inside)
-            try:
+            with Descriptor(_opened(path, inside)) as descriptor:
                 node, mount = _node(path, descriptor), mount_of(descriptor)
-            finally:
-                os.close(descriptor)
             if wanted.nodes.get(path, node) != node:
                 raise _changed(path, "another file is there now")
             on_top, is_read_only = points.get(path, (-1, False))
@@ -74,8 +65,6 @@ def check(pid: int, wanted: Expected) -> None:
                 raise _changed(path, "the expected mount is missing")
             if read_only and not is_read_only:
                 raise _changed(path, "it can be changed")
-    finally:
-        os.close(inside)
 
 
 def _is_mount(entry: Entry, policy: Policy) -> bool:
@@ -83,8 +72,7 @@ def _is_mount(entry: Entry, policy: Policy) -> bool:
     if entry.access == LINK or is_shown_by_folder(entry, policy):
         return False
     if entry.access == COPY:
-        around = governing(policy.entries, os.path.dirname(entry.path))
-        return around is not None and around.access != PRIVATE
+        return access_at(policy.entries, os.path.dirname(entry.path)) not in ("", PRIVATE)
     if entry.access == DENY:
         try:
             return not stat.S_ISLNK(os.lstat(entry.path).st_mode)

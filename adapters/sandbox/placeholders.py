@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.files import atomic, bounded, lock
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.journal_in_use import foreign
 from omac.adapters.files.without_links import opened_without_links
 from omac.domain.kernel.refusal import Refusal
@@ -132,22 +133,18 @@ def _remove_unchanged(content: bytes) -> None:
             listed[name] = kept, (int(device), int(inode))
         except ValueError:
             continue  # cut off, or of an earlier omac
-    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with Descriptor(os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as root:
         for name, (kept, node) in reversed(listed.items()):
             try:
                 _remove(root, os.fsdecode(bytes.fromhex(name)), kept, node)
             except (OSError, ValueError):
                 continue  # somebody has put something there, written to it, or taken it away
-    finally:
-        os.close(root)
 
 
 def _remove(root: int, path: str, kept: str, node: tuple[int, int]) -> None:
     """Remove a placeholder that is what was made. Raises OSError."""
     folder, _, name = path.rpartition("/")
-    parent = opened_without_links(folder, root)
-    try:
+    with Descriptor(opened_without_links(folder, root)) as parent:
         status = os.lstat(name, dir_fd=parent)
         if node != (0, 0) and node != (status.st_dev, status.st_ino):
             return
@@ -157,5 +154,3 @@ def _remove(root: int, path: str, kept: str, node: tuple[int, int]) -> None:
         content = bytes.fromhex(kept.strip("."))
         if bounded.read(name, len(content), dir_fd=parent) == content:
             os.unlink(name, dir_fd=parent)
-    finally:
-        os.close(parent)

@@ -27,7 +27,7 @@ from omac.domain.harness.table import install_hints
 from omac.domain.kernel import PlainData
 from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
-from omac.domain.sandbox.confinement import LINK, READ, WRITE, Entry, governing
+from omac.domain.sandbox.confinement import LINK, READ, WRITE, Entry, access_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ class Program(PlainData):
         not show either."""
         warnings = []
         for path in self.withheld:
-            around = governing(entries, path)
-            if around is None or around.access not in (READ, WRITE):
+            if access_at(entries, path) not in (READ, WRITE):
                 warnings.append(
                     f"{self.argv[0]} leads to {path}, which is not shown for that; "
                     "if you installed it there, grant the folder with --read"

@@ -18,7 +18,7 @@ from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.confinement import DENY, LINK, READ, SOCKETS_OUTSIDE, WRITE, Entry, governing
+from omac.domain.sandbox.confinement import DENY, LINK, READ, SOCKETS_OUTSIDE, WRITE, Entry, access_at, governing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,15 +81,12 @@ def protected_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
     # /var/run is a link; what lies in /tmp may be anybody's, so that only folders are resolved
     sockets = [f"{resolve_symlinks(os.path.dirname(path))[1]}/{os.path.basename(path)}" for path in SOCKETS]
     for path in (*_in_home(home), *sockets):
-        if path.startswith(within) and path not in named:
-            around = governing(entries, path)
-            if around is not None and around.access in (READ, WRITE):
-                denied[path] = Entry(path, DENY, "credentials, histories and the like are not part of a broader grant")
+        if path.startswith(within) and path not in named and access_at(entries, path) in (READ, WRITE):
+            denied[path] = Entry(path, DENY, "credentials, histories and the like are not part of a broader grant")
     for name in STARTED:
         path = f"{home}/{name}"
-        around = governing(entries, path)
         missing = not os.path.lexists(path) and os.path.isdir(os.path.dirname(path))
-        if missing and path not in named and around is not None and around.access == WRITE:
+        if missing and path not in named and access_at(entries, path) == WRITE:
             denied[path] = Entry(path, DENY, "files in it run at the next login", made="folder")
     for path in _listening(entries, named):
         denied[path] = Entry(path, DENY, SOCKETS_OUTSIDE)
@@ -129,11 +126,11 @@ def linked_entries(home: str, entries: Sequence[Entry]) -> tuple[list[Entry], li
         except OSError:
             continue  # in circles: no program reads it
         for link, _ in links:
-            if link.startswith(writable) and _access(entries, link) == WRITE:
+            if link.startswith(writable) and access_at(entries, link) == WRITE:
                 warnings.append(f"{path} leads through {link}, a link that the program can change: name its target")
         if real in named or real in kept or not real.startswith(writable) or not os.path.lexists(real):
             continue
-        if _access(entries, real) != WRITE:
+        if access_at(entries, real) != WRITE:
             continue
         name = path.removeprefix(f"{home}/")
         if f"{name}/".startswith(_IN_PRIVATE):
@@ -161,7 +158,7 @@ def second_names(entries: Sequence[Entry]) -> list[str]:
         except OSError:
             continue  # it is made
         is_shared = stat.S_ISREG(status.st_mode) and status.st_nlink > 1
-        if is_shared and _access(entries, os.path.dirname(entry.path)) == WRITE:
+        if is_shared and access_at(entries, os.path.dirname(entry.path)) == WRITE:
             warnings.append(
                 f"{entry.path} has another name (a hard link): where the program may write that, it changes this file"
             )
@@ -234,12 +231,6 @@ def _listening(entries: Sequence[Entry], named: set[str]) -> Iterator[str]:
             if depth < TEMPORARY_DEPTH:
                 inner = [item.path for item in items if item.is_dir(follow_symlinks=False)]
                 folders += [(path, depth + 1) for path in inner if path not in named]
-
-
-def _access(entries: Sequence[Entry], path: str) -> str:
-    """Return the access to a canonical path; empty if it is not shown."""
-    around = governing(entries, path)
-    return around.access if around is not None else ""
 
 
 def _showing(entries: Sequence[Entry], path: str) -> Entry | None:

@@ -16,6 +16,7 @@ import fcntl
 import os
 
 from omac.adapters.files import atomic, bounded
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.files.without_links import RESOLVE_NO_SYMLINKS
 from omac.adapters.linux.syscall import call, words
 from omac.domain.sandbox.confinement import REPLACEABLE
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _NAME = "file"
 _LINK = "link"
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_TREE, _MOVE_MOUNT, _OPENAT2 = 428, 429, 437  # on every architecture
 _SETNS = {"x86_64": 308, "aarch64": 268}
 _CLONE_LINK = 1 | os.O_CLOEXEC | 0x100  # OPEN_TREE_CLONE, AT_SYMLINK_NOFOLLOW
@@ -53,18 +53,16 @@ class Replaceable:
     def install(self, init: int) -> bool:
         """Make the copies, and the links to them, in the sandbox of the process `init`, before anything runs there.
         Returns False where the kernel cannot do it. Raises OSError."""
-        self._folder = os.open(f"/proc/{init}/root{REPLACEABLE}", _FOLDER)
+        self._folder = os.open(f"/proc/{init}/root{REPLACEABLE}", FOLDER_FLAGS)
         for path, content in self._files.items():
             self._copy(self._numbers[path], content)
         answer, of_child = os.pipe()
-        try:
+        with Descriptor(answer):
             self._child = os.fork()
             if not self._child:
                 _mount_links(init, self._numbers, of_child)
             os.close(of_child)
             failed = (os.read(answer, 1) or bytes((errno.ECHILD,)))[0]  # sooner than the child's end
-        finally:
-            os.close(answer)
         if failed:
             self.close()
             if failed in (errno.ENOSYS, errno.EINVAL, errno.EPERM):
@@ -75,7 +73,7 @@ class Replaceable:
     def content(self, path: str) -> bytes | None:
         """Return what the copy of a file holds now; None where it is gone, no file, or too long."""
         try:
-            folder = os.open(self._numbers[path], _FOLDER, dir_fd=self._folder)
+            folder = os.open(self._numbers[path], FOLDER_FLAGS, dir_fd=self._folder)
         except OSError:
             return None
         try:
@@ -95,12 +93,9 @@ class Replaceable:
 
     def _copy(self, number: str, content: bytes) -> None:
         os.mkdir(number, 0o700, dir_fd=self._folder)
-        folder = os.open(number, _FOLDER, dir_fd=self._folder)
-        try:
+        with Descriptor(os.open(number, FOLDER_FLAGS, dir_fd=self._folder)) as folder:
             os.symlink(f"{REPLACEABLE}/{number}/{_NAME}", _LINK, dir_fd=folder)
             atomic.create(_NAME, content, 0o644, dir_fd=folder)
-        finally:
-            os.close(folder)
 
 
 def _mount_links(init: int, numbers: Mapping[str, str], answer: int) -> None:

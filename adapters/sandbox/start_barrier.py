@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from omac.adapters.files.descriptor import Descriptor
+
 _SHELL = "/bin/sh"
 _END_HOLDERS = (
     "import sys; sys.path.append(sys.argv[1]); "
@@ -16,10 +18,8 @@ def opened() -> tuple[int, int]:
     """A pipe whose end for reading never comes to an end: whoever waits there for a byte, and takes the end for one as
     bubblewrap does, must not go on because omac is gone."""
     only_read, way = os.pipe()
-    try:
+    with Descriptor(only_read):
         return os.open(f"/proc/self/fd/{only_read}", os.O_RDWR | os.O_CLOEXEC), way
-    finally:
-        os.close(only_read)
 
 
 def watched(way: int) -> tuple[int, int]:
@@ -39,8 +39,6 @@ def watched(way: int) -> tuple[int, int]:
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
         (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
     ]
-    try:
+    with Descriptor(ending):
         line = [_SHELL, "-c", 'read -r line; exec "$@"', _SHELL, *python]
         return os.posix_spawn(_SHELL, line, {}, file_actions=actions, setpgroup=0), alive
-    finally:
-        os.close(ending)

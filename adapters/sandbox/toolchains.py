@@ -15,7 +15,7 @@ import os
 from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.adapters.sandbox.baseline import ITEMS_MAX, readable
 from omac.domain.kernel.paths import below, below_any
-from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, Entry, governing
+from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, Entry, access_at
 from omac.domain.sandbox.toolchains import SHARED_BIN, SHARED_PROGRAMS, TOOLCHAINS, WITH_SHARED_BIN, Toolchain
 
 TYPE_CHECKING = False
@@ -81,8 +81,7 @@ class _Toolchains:
         root = self._roots[toolchain.root]
         if not root:
             return False
-        around = governing(self._entries, root)
-        decided = around is not None and around.access != PRIVATE
+        decided = access_at(self._entries, root) not in ("", PRIVATE)
         if decided or below(self._home, root) or below_any(root, self._writable):
             return False
         for part in toolchain.parts or ("",):

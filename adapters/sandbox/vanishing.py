@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +25,6 @@ UNTOLD = (  # nobody misses them
     ".local/share/uv/tools/.lock", ".npm", ".pki", ".viminfo", ".wget-hsts",
 )  # fmt: skip
 UNTOLD_END = "_history"
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class VanishingFolder:
@@ -40,7 +41,7 @@ class VanishingFolder:
                 self._made.add(entry_path)
                 entry_path = os.path.dirname(entry_path)
         self._left = ENTRIES_MAX
-        self._descriptor = os.open(f"/proc/{init}/root{path}", _FOLDER)
+        self._descriptor = os.open(f"/proc/{init}/root{path}", FOLDER_FLAGS)
 
     def names(self) -> list[str]:
         """Return the files in it, and the folders that hold some (these end in "/"), which the program made; of those
@@ -72,27 +73,23 @@ class VanishingFolder:
 
     def _below(self, folder: int, name: str, path: str, depth: int) -> list[str]:
         try:
-            inner = os.open(name, _FOLDER, dir_fd=folder)
+            inner = os.open(name, FOLDER_FLAGS, dir_fd=folder)
         except OSError:
             return []
-        try:
+        with Descriptor(inner):
             return self._new(inner, path, depth + 1)
-        finally:
-            os.close(inner)
 
     def _holds_file(self, folder: int, name: str, depth: int) -> bool:
         if depth >= DEPTH_MAX:
             return True
         try:
-            inner = os.open(name, _FOLDER, dir_fd=folder)
+            inner = os.open(name, FOLDER_FLAGS, dir_fd=folder)
         except OSError:
             return True  # it may
-        try:
+        with Descriptor(inner):
             return any(
                 not is_folder or self._holds_file(inner, below, depth + 1) for below, is_folder in self._listed(inner)
             )
-        finally:
-            os.close(inner)
 
     def _listed(self, folder: int) -> list[tuple[str, bool]]:
         """The names in a folder, and whether each is a folder, as long as there are not too many in all."""

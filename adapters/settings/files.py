@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from omac.adapters.files import atomic, bounded
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.lock import hold_opened
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
@@ -135,12 +136,10 @@ def _project_content(workdir: str) -> bytes:
         raise _UnusableSettings("is in a folder that is a link, or none at all") from None
     finally:
         os.close(top)
-    try:
+    with Descriptor(folder):
         if stat.S_ISLNK(os.stat(FILE, dir_fd=folder, follow_symlinks=False).st_mode):
             raise _UnusableSettings("is a link")
         content, _ = _content(FILE, folder)
-    finally:
-        os.close(folder)
     for line in content.split(b"\n"):
         if len(line) > PROJECT_LINE_BYTES_MAX and not line.lstrip().startswith(b"#"):
             raise _UnusableSettings(f"has a line of more than {PROJECT_LINE_BYTES_MAX} bytes")
@@ -229,11 +228,8 @@ def _edited(text: str, table: str, key: str, value: str | bool | None) -> str | 
 @contextmanager
 def _locked(path: str) -> Iterator[int]:
     """The open folder, with nobody else changing settings in it. Raises OSError, Refusal (contention)."""
-    folder = os.open(path, _FOLDER_FLAGS)
-    try:
+    with Descriptor(os.open(path, _FOLDER_FLAGS)) as folder:
         if not hold_opened(folder):
             message = f"another omac is changing the settings in {printable(path)}; nothing was changed"
             raise Refusal("contention", message, fix=["try again"])
         yield folder
-    finally:
-        os.close(folder)

@@ -6,6 +6,7 @@ import shlex
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.first_line import INTERPRETERS_MAX, behind_env, command_of, diverting
 from omac.adapters.linux import host_programs
 from omac.adapters.linux.home import home_of
@@ -194,13 +195,11 @@ def _identified(name: str, path: str) -> Interpreter | None:
         return _unread(name, path)
     except OSError:
         return None
-    try:
+    with Descriptor(descriptor):
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             return None
         return Interpreter(name, path, status.st_dev, status.st_ino, _digest(descriptor, status))
-    finally:
-        os.close(descriptor)
 
 
 def _unread(name: str, path: str) -> Interpreter | None:

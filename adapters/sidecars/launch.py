@@ -28,6 +28,7 @@ from typing import NamedTuple
 import msgspec
 import trio
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.linux import process
 
 NAMESPACE = ("--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--die-with-parent", "--cap-drop", "ALL")
@@ -214,11 +215,8 @@ def _more_arguments(program: SidecarProgram) -> bytes:
 
 @contextlib.contextmanager
 def _file(name: str) -> Iterator[int]:
-    descriptor = os.memfd_create(name)
-    try:
+    with Descriptor(os.memfd_create(name)) as descriptor:
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import stat
 
 from msgspec.json import encode
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.journal.folders import make_private
 
 ROTATE_BYTES = 8 * 1024 * 1024
@@ -21,8 +22,7 @@ def open_log(directory: str, label: str) -> int:
     if not _LABEL.fullmatch(label):
         raise ValueError(f"{label!r} cannot name a log file")
     make_private(directory)
-    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
+    with Descriptor(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)) as folder:
         os.fchmod(folder, 0o700)
         log = _open_at(folder, f"{label}.log")
         if os.fstat(log).st_size > ROTATE_BYTES:
@@ -30,8 +30,6 @@ def open_log(directory: str, label: str) -> int:
             os.rename(f"{label}.log", f"{label}.log.1", src_dir_fd=folder, dst_dir_fd=folder)
             log = _open_at(folder, f"{label}.log")
         return log
-    finally:
-        os.close(folder)
 
 
 def write_header(log: int, skill: str, port: int, argv: list[str]) -> None:

@@ -13,7 +13,8 @@ import errno
 import os
 from collections.abc import Sequence
 
-from omac.adapters.skills.paths import FOLDER_FLAGS, PASS_FLAGS
+from omac.adapters.files.descriptor import FOLDER_FLAGS
+from omac.adapters.skills.paths import PASS_FLAGS
 from omac.domain.kernel.exhaustion import is_exhaustion
 from omac.domain.kernel.paths import below, below_any
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from io import BufferedReader
 from typing import NamedTuple
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.skills.links import Links, Uncopyable
 from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
 from omac.adapters.skills.relocation import Relocation
@@ -62,15 +63,14 @@ def sha256_of(source: str, relpath: str) -> bytes:
 @contextmanager
 def _opened(source: str, relpath: str) -> Iterator[BufferedReader]:
     folder_path, _, name = relpath.rpartition("/")
-    with open_folder(source) as top:
-        folder = open_below(top, folder_path, source)
-        try:
-            with open(os.open(name, FILE_FLAGS, dir_fd=folder), "rb") as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise Uncopyable(os.path.join(source, relpath), "is no regular file")
-                yield file
-        finally:
-            os.close(folder)
+    with (
+        open_folder(source) as top,
+        Descriptor(open_below(top, folder_path, source)) as folder,
+        open(os.open(name, FILE_FLAGS, dir_fd=folder), "rb") as file,
+    ):
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise Uncopyable(os.path.join(source, relpath), "is no regular file")
+        yield file
 
 
 class LiveFiles:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from omac.adapters.files import atomic, lock
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.skills.links import Uncopyable
 from omac.adapters.skills.reading import SinkFailed, read_tree
 from omac.adapters.skills.relocation import Relocation
@@ -147,12 +148,9 @@ class DiskFrozenSkills:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        descriptor = lock.open_file(os.path.join(self._folder, LOCK_FILE))
-        try:
+        with Descriptor(lock.open_file(os.path.join(self._folder, LOCK_FILE))) as descriptor:
             lock.acquire(descriptor)
             yield
-        finally:
-            os.close(descriptor)
 
 
 def _changed_ns(path: str) -> int:

@@ -5,7 +5,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 
-from omac.adapters.skills.paths import FOLDER_FLAGS, open_folder
+from omac.adapters.files.descriptor import FOLDER_FLAGS
+from omac.adapters.skills.paths import open_folder
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -4,24 +4,20 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
+
 # Folders on the way need no right to be listed.
 PASS_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @contextmanager
 def open_folder(path: str) -> Iterator[int]:
     """A descriptor of the folder at this canonical path; no part of the path may be a link. Raises OSError."""
-    top = os.open("/", PASS_FLAGS)
-    try:
+    with Descriptor(os.open("/", PASS_FLAGS)) as top:
         folder = open_below(top, path, "")
-    finally:
-        os.close(top)
-    try:
+    with Descriptor(folder):
         yield folder
-    finally:
-        os.close(folder)
 
 
 def open_below(top: int, relpath: str, shown: str) -> int:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from omac.adapters.files import atomic
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.files.emptying import unlock
 from omac.adapters.skills.links import Uncopyable
-from omac.adapters.skills.paths import FILE_FLAGS, FOLDER_FLAGS, open_below, open_folder
+from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
 from omac.adapters.skills.reading import SinkFailed, Tree
 from omac.adapters.skills.relocation import SHEBANG_BYTES_MAX, Relocation, beginning, extent, is_whole
 from omac.adapters.skills.tree import CHUNK_BYTES, walk, walk_open
@@ -83,11 +84,8 @@ class Staging:
     @contextmanager
     def _parent(self, relpath: str) -> Iterator[tuple[int, str]]:
         above, _, name = relpath.rpartition("/")
-        folder = open_below(self._top, above, self.path)
-        try:
+        with Descriptor(open_below(self._top, above, self.path)) as folder:
             yield folder, name
-        finally:
-            os.close(folder)
 
     def _relocate(self, shown: str, relpath: str, relocation: Relocation) -> None:
         part = f"{self.path}.part"
@@ -126,13 +124,10 @@ def _relocated(shown: str, relpath: str, start: bytes, end: int, relocation: Rel
 
 def _seal(folder: int, name: str, mode: int, sync: bool) -> None:
     """Make a file read-only, and with `sync` have it on the disk."""
-    file = os.open(name, FILE_FLAGS, dir_fd=folder)
-    try:
+    with Descriptor(os.open(name, FILE_FLAGS, dir_fd=folder)) as file:
         os.fchmod(file, mode)
         if sync:
             os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def remove_tree(path: str) -> None:

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
 from omac.adapters.skills.worker_pool import go_on
 
@@ -44,8 +45,7 @@ def walk_open(top: int, shown: str, skipped: Collection[str]) -> Iterator[Bundle
         below = waiting.pop()
         if below.count("/") > BUNDLE_DEPTH_MAX:
             raise OSError(errno.EFBIG, f"more than {BUNDLE_DEPTH_MAX} folders deep", os.path.join(shown, below))
-        fd = open_below(top, below, shown)
-        try:
+        with Descriptor(open_below(top, below, shown)) as fd:
             entries: list[os.DirEntry[str]] = []
             with os.scandir(fd) as scan:
                 for entry in scan:
@@ -60,8 +60,6 @@ def walk_open(top: int, shown: str, skipped: Collection[str]) -> Iterator[Bundle
                         entries.append(entry)
                         waiting.append(f"{below}{entry.name}/")
             yield BundleFolder(fd, below, entries)
-        finally:
-            os.close(fd)
 
 
 def read_link(folder: int, name: str, shown: str) -> str:

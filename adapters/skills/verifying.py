@@ -8,6 +8,7 @@ import stat
 import msgspec
 
 from omac.adapters.files import atomic
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.linux.process_identity import boot_id
 from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
 from omac.adapters.skills.relocation import Relocation, beginning, extent
@@ -73,7 +74,7 @@ def _check(path: str, source: str) -> None:
     above, _, name = path.rpartition("/")
     with open_folder(above) as folder:
         top = open_below(folder, name, above)
-    try:
+    with Descriptor(top):
         _require_own(path, "", os.fstat(top), (FOLDER_MODE,))
         stamps = stamps_of(top, path, ())
         encoded = stamps.encoded()
@@ -87,8 +88,6 @@ def _check(path: str, source: str) -> None:
             raise _damaged(path, *_culprit(manifest, records))
         if stamps_of(top, path, ()) != stamps:
             raise _damaged(path, "", "changes while it is read")
-    finally:
-        os.close(top)
     trusted = boot != "" and stamps.settled_at(now_ns)
     mentioned = source if reading.relocated else None
     manifest = CopyManifest(boot, trusted, mentioned, encoded, msgspec.msgpack.encode(sorted(records.items())))

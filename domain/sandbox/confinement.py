@@ -108,6 +108,12 @@ def governing(entries: Iterable[Entry], path: str) -> Entry | None:
     return nearest
 
 
+def access_at(entries: Iterable[Entry], path: str) -> str:
+    """Return the access to a canonical path, by the entry that decides about it; empty where it is not there."""
+    around = governing(entries, path)
+    return around.access if around is not None else ""
+
+
 def denials(paths: Iterable[str]) -> list[Entry]:
     """Return the entries for paths that a person denies by name."""
     return [Entry(path, DENY, _BY_NAME) for path in paths]
@@ -128,8 +134,8 @@ class Closing:
 
     def __call__(self, path: str) -> str:
         """Return the access of the entry that keeps a path from being written; empty where none does."""
-        around = governing(self._deciding, path)
-        return around.access if around is not None and around.access != WRITE else ""
+        access = access_at(self._deciding, path)
+        return access if access != WRITE else ""
 
 
 def _decides(entry: Entry, folder: str) -> bool:

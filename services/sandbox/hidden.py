@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.domain.sandbox.confinement import DENY, LINK, READ, SOCKETS_OUTSIDE, WRITE, Entry, governing
+from omac.domain.sandbox.confinement import DENY, LINK, READ, SOCKETS_OUTSIDE, WRITE, Entry, access_at, governing
 from omac.domain.sandbox.hidden_names import ENTRIES_MAX, MARKER, NAMES_SHOWN, SOCKET_MARKER, HiddenNames
 
 TYPE_CHECKING = False
@@ -90,8 +90,7 @@ class HiddenSearch:
         for folder, files in self.found.items():
             for path in (*files.named, *files.env_files):
                 real = self._ports.hidden_files.leads_to(path, folder)
-                around = governing(entries, real) if real and real not in named else None
-                if around is None or around.access not in (READ, WRITE):
+                if not real or real in named or access_at(entries, real) not in (READ, WRITE):
                     continue
                 if path in files.named:
                     hidden[real] = Entry(real, DENY, "--deny-name", content=MARKER)
@@ -121,11 +120,10 @@ class HiddenSearch:
         """Hide the user's folders that cannot be listed now: a program that runs as their owner can open them at any
         time. Raises Refusal (path-changed) where a searched folder itself cannot be listed."""
         for path in files.unread:
-            around = governing(entries, path)
             if path in self.found:
                 message = f"{path} cannot be listed, so files to hide in it cannot be found"
                 raise Refusal("path-changed", message, fix=[f"chmod u+rx {quoted(path)}"])
-            if around is not None and around.access in (READ, WRITE) and self._ports.hidden_files.is_users(path):
+            if access_at(entries, path) in (READ, WRITE) and self._ports.hidden_files.is_users(path):
                 hidden[path] = Entry(path, DENY, f"cannot be listed: chmod u+rx {quoted(path)} shows it")
 
     def warnings(self) -> list[str]:

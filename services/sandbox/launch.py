@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from omac.domain.harness.table import harness_named
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.confinement import PRIVATE, READ, WRITE, governing
+from omac.domain.sandbox.confinement import PRIVATE, READ, WRITE, access_at
 from omac.services.sandbox.policy import plan
 
 TYPE_CHECKING = False
@@ -227,8 +227,7 @@ class SandboxLaunch:
 
     def _shows(self, folder: str) -> bool:
         """Return whether the program could read a folder."""
-        around = governing(self._plan.policy.entries, self._ports.files.canonical(folder))
-        return around is not None and around.access in (READ, WRITE)
+        return access_at(self._plan.policy.entries, self._ports.files.canonical(folder)) in (READ, WRITE)
 
     def _of_hidden_files(self) -> list[str]:
         from omac.services.sandbox.hidden import newly_tracked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.paths import below, folder_of
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.domain.sandbox.confinement import DENY, READ, WRITE, governing
+from omac.domain.sandbox.confinement import DENY, READ, WRITE, access_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class OwnPaths:
         where nothing else in them is shown by name. A log of SQLite's comes and goes, and no mask can be on it."""
         shown = [entry.path for entry in entries if entry.access != DENY]
         folders = dict.fromkeys(map(folder_of, self.journals))
-        readable = [folder for folder in folders if (around := governing(entries, folder)) and around.access == READ]
+        readable = [folder for folder in folders if access_at(entries, folder) == READ]
         return (*self.paths, *(folder for folder in readable if not any(below(path, folder) for path in shown)))
 
     def refuse_writable(self, entries: list[Entry], trees: list[str]) -> None:
@@ -63,8 +63,7 @@ class OwnPaths:
         links = []
         for link, path in known.items():
             journal = self._files.canonical(path)
-            around = governing(entries, folder_of(journal))
-            if journal not in self.paths and around is not None and around.access == WRITE:
+            if journal not in self.paths and access_at(entries, folder_of(journal)) == WRITE:
                 links.append(link)
         return links
 
@@ -72,8 +71,7 @@ class OwnPaths:
         self, path: str, label: str, danger: str, elsewhere: str, entries: list[Entry], trees: list[str]
     ) -> None:
         folder = folder_of(path)
-        around = governing(entries, folder)
-        if around is not None and around.access == WRITE:
+        if access_at(entries, folder) == WRITE:
             can_deny = folder not in trees and self._files.exists(folder)
             deny = [f"omac sandbox run --deny {quoted(folder)} -- COMMAND"] if can_deny else []
             message = f"{label} lies where the program may write: it could {danger}"

@@ -24,8 +24,8 @@ from omac.domain.sandbox.confinement import (
     Closing,
     Entry,
     Policy,
+    access_at,
     denials,
-    governing,
     ordered,
 )
 from omac.domain.sandbox.hidden_names import HiddenNames
@@ -200,8 +200,7 @@ class _Composition:
         """omac's own settings, where they lie in what can be written."""
         files = self._ports.files
         configuration = files.canonical(state_paths.configuration(self._host, self._home))
-        around = governing(entries, configuration)
-        if around is None or around.access != WRITE or not files.is_folder(folder_of(configuration)):
+        if access_at(entries, configuration) != WRITE or not files.is_folder(folder_of(configuration)):
             return []
         missing = "" if files.exists(configuration) else "folder"
         return [Entry(configuration, READ, "omac's own settings", made=missing)]
@@ -238,9 +237,8 @@ class _Composition:
         for path in kept:
             folder = folder_of(path)
             while folder not in named and folder not in held:
-                around = governing(last, folder)
                 there = self._ports.files.is_folder(folder)
-                if around is None or around.access != WRITE or not (there or path in hidden):
+                if access_at(last, folder) != WRITE or not (there or path in hidden):
                     break
                 made = "" if there else "folder"
                 held[folder] = Entry(folder, WRITE, "what is kept in it stays in its place", made=made)
@@ -256,9 +254,7 @@ class _Composition:
         """Return those of omac's own choice which are in no folder that the person denies."""
         trees = [Entry(tree, WRITE, "") for tree in self._trees]
         stated = [*trees, *self._granted, *denials(self._request.deny)]
-        return [
-            entry for entry in entries if (around := governing(stated, entry.path)) is None or around.access != DENY
-        ]
+        return [entry for entry in entries if access_at(stated, entry.path) != DENY]
 
     def _of_harness(self) -> tuple[list[Entry], list[str]]:
         if not self._request.harness:
@@ -290,8 +286,7 @@ class _Composition:
         root, files, others = self._ports.caches.root_of(self._host), self._ports.files, "tool caches of other workdirs"
         if self._plan.cache:
             return [Entry(root, DENY, others), Entry(self._plan.cache, WRITE, "tool cache of the workdir")]
-        around = governing(entries, root)
-        can_make = around is not None and around.access == WRITE and files.is_folder(folder_of(root))
+        can_make = access_at(entries, root) == WRITE and files.is_folder(folder_of(root))
         missing = "folder" if can_make and not files.exists(root) else ""
         return [
             Entry(root, DENY, others, made=missing),

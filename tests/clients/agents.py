@@ -6,7 +6,7 @@ clients' own switches. `passed` are variables that the person hands on by name (
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from clients.registry import CLAUDE, CODEX, OPENCODE, PI, Client
@@ -110,3 +110,12 @@ def pi(base: str) -> Agent:
 def pi_words(prompt: str) -> list[str]:
     """Return arguments for one prompt without a terminal; each line of its output is JSON."""
     return ["--provider", "tests", "--model", MODEL, "--mode", "json", "-p", prompt]
+
+
+# By name: what makes an agent for the address of a model, and the words of a command line for a prompt.
+CLIENTS: dict[str, tuple[Callable[[str], Agent], Callable[[str], list[str]]]] = {
+    "claude": (claude, claude_words),
+    "codex": (codex, codex_words),
+    "opencode": (opencode, opencode_words),
+    "pi": (pi, pi_words),
+}

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from clients import day, kills, screen, seen, waiting
+from clients import day, screen, seen
 from clients.agents import CLAUDE_MODEL, claude, claude_words
 from clients.model.steps import prompt
 from clients.world import World, world_or_skip
@@ -32,27 +32,6 @@ class TestDay(day.Holds):
         omac = ended.world.omac
         assert [row for row in omac.attempts() if row["kind"] == "control.refused"] == []
         assert [record.event.session for record in omac.events(SessionEnded)] == [ended.call()["session"]]
-
-
-@pytest.mark.parametrize("victim", kills.VICTIMS)
-def test_a_sudden_end_leaves_no_process_and_a_true_journal(victim: str) -> None:
-    """A kill in the middle of a call of the skill leaves no process, and a journal with the true end of the call."""
-    with world_or_skip(claude) as world:
-        kills.check_sudden_end(world, claude_words, victim)
-
-
-def test_a_secret_given_meanwhile_is_used_by_the_next_command() -> None:
-    with world_or_skip(claude) as world:
-        waiting.check_secret_given_meanwhile(world, claude_words)
-
-
-def test_the_clients_exit_status_is_passed_through() -> None:
-    """The exit status and the output are the client's own for a command line that it refuses."""
-    with world_or_skip(claude) as world:
-        line = ["--no-such-option-of-this-client"]
-        alone, under = world.alone(line), world.start(line, world.one)
-        assert under.status == alone.status != 0
-        assert under.out == alone.out
 
 
 def acquainted(world: World) -> None:

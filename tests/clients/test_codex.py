@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from clients import day, kills, screen, waiting
+from clients import day, screen
 from clients.agents import codex, codex_words
 from clients.model.steps import prompt
 from clients.world import world_or_skip
@@ -31,27 +31,6 @@ class TestDay(day.Holds):
         denials = [row for row in ended.world.omac.attempts() if row["kind"] == "guard.denied"]
         assert denials
         assert all(row["session"] in ended.done.out for row in denials)
-
-
-@pytest.mark.parametrize("victim", kills.VICTIMS)
-def test_a_sudden_end_leaves_no_process_and_a_true_journal(victim: str) -> None:
-    """A kill in the middle of a call of the skill leaves no process, and a journal with the true end of the call."""
-    with world_or_skip(codex) as world:
-        kills.check_sudden_end(world, codex_words, victim)
-
-
-def test_a_secret_given_meanwhile_is_used_by_the_next_command() -> None:
-    with world_or_skip(codex) as world:
-        waiting.check_secret_given_meanwhile(world, codex_words)
-
-
-def test_the_clients_exit_status_is_passed_through() -> None:
-    """The exit status and the output are the client's own for a command line that it refuses."""
-    with world_or_skip(codex) as world:
-        line = ["--no-such-option-of-this-client"]
-        alone, under = world.alone(line), world.start(line, world.one)
-        assert under.status == alone.status != 0
-        assert under.out == alone.out
 
 
 def test_a_person_at_a_terminal() -> None:

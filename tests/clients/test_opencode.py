@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from clients import day, kills, seen, waiting
+from clients import day, seen
 from clients.agents import opencode, opencode_words
 from clients.model.steps import prompt
 from clients.world import world_or_skip
@@ -28,27 +28,6 @@ class TestDay(day.Holds):
     def test_its_own_packages_are_not_reported_as_lost(self, ended: day.Day) -> None:
         """OpenCode installs packages in its settings folder at every start, which nobody misses."""
         assert "  lost " not in ended.done.err
-
-
-@pytest.mark.parametrize("victim", kills.VICTIMS)
-def test_a_sudden_end_leaves_no_process_and_a_true_journal(victim: str) -> None:
-    """A kill in the middle of a call of the skill leaves no process, and a journal with the true end of the call."""
-    with world_or_skip(opencode) as world:
-        kills.check_sudden_end(world, opencode_words, victim)
-
-
-def test_a_secret_given_meanwhile_is_used_by_the_next_command() -> None:
-    with world_or_skip(opencode) as world:
-        waiting.check_secret_given_meanwhile(world, opencode_words)
-
-
-def test_the_clients_exit_status_is_passed_through() -> None:
-    """The exit status and the output are the client's own for a command line that it refuses."""
-    with world_or_skip(opencode) as world:
-        line = ["--no-such-option-of-this-client"]
-        alone, under = world.alone(line), world.start(line, world.one)
-        assert under.status == alone.status != 0
-        assert under.out == alone.out
 
 
 REFERENCE_PLUGIN = """\

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from clients import day, kills, screen, seen, waiting
+from clients import day, screen, seen
 from clients.agents import MODEL, pi, pi_words
 from clients.model.steps import prompt
 from clients.world import world_or_skip
@@ -23,18 +23,6 @@ def ended() -> Iterator[day.Day]:
 
 class TestDay(day.Holds):
     """A prompt without a terminal."""
-
-
-@pytest.mark.parametrize("victim", kills.VICTIMS)
-def test_a_sudden_end_leaves_no_process_and_a_true_journal(victim: str) -> None:
-    """A kill in the middle of a call of the skill leaves no process, and a journal with the true end of the call."""
-    with world_or_skip(pi) as world:
-        kills.check_sudden_end(world, pi_words, victim)
-
-
-def test_a_secret_given_meanwhile_is_used_by_the_next_command() -> None:
-    with world_or_skip(pi) as world:
-        waiting.check_secret_given_meanwhile(world, pi_words)
 
 
 def test_a_person_at_a_terminal() -> None:

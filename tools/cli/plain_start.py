@@ -9,7 +9,7 @@ from typing import Any
 
 from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.compose.waiting_sandbox import WaitingSandbox
-from omac.tools.hotpath.import_cache import ImportCache
+from omac.tools.hotpath import code_cache
 from omac.tools.hotpath.sandbox_options import OPTIONS, parse_options
 
 FLAGS = {  # of a start, beside those of its sandbox; by what they are for a StartRequest
@@ -36,13 +36,14 @@ class PlainStart:
         sandbox_request = SandboxRequest() if not self.sandbox else parse_options(self.sandbox, "omac start")
         waiting = None if FLAGS["--no-sandbox"] in self.fields else WaitingSandbox(environment)
         try:
-            with ImportCache("start") as cache:
-                from omac.tools.cli.start import StartRequest, run  # late: it takes most of a start to load
+            code_cache.load("start", libraries=True)
+            from omac.tools.cli.start import StartRequest, run  # late: it takes most of a start to load
 
+            code_cache.stop()
             without: dict[str, Any] = dict.fromkeys(FLAGS.values(), False) | dict.fromkeys(VALUES.values())
             request = StartRequest(self.harness, self.words, sandbox=sandbox_request, **(without | self.fields))
             status = run(request, environment, waiting)
-            cache.keep()
+            code_cache.keep()
             return status
         finally:
             if waiting is not None:

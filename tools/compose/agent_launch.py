@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from omac.adapters.files import atomic, bounded
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.guard.write_target import common_folder, top_level
 from omac.adapters.linux.home import home_of
@@ -266,11 +267,8 @@ def _content(path: str) -> str:
     ValueError."""
     above, name = os.path.split(path)
     try:
-        folder = opened_folder(above)
-        try:
+        with Descriptor(opened_folder(above)) as folder:
             return bounded.read(name, SETTINGS_BYTES_MAX, dir_fd=folder).decode()
-        finally:
-            os.close(folder)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise

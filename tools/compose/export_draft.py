@@ -25,6 +25,7 @@ from typing import Annotated
 import msgspec
 
 from omac.adapters.files.atomic import sync_folder
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.bundle import MANIFEST, SIGNATURE, BundleFile
@@ -87,13 +88,10 @@ class ExportDraft:
     @contextmanager
     def open(self, name: str) -> "Iterator[KeptFile]":
         """Write a file from its beginning, over what stands of it. Raises OSError."""
-        descriptor = _opened(os.path.join(self.path, name))
-        try:
+        with Descriptor(_opened(os.path.join(self.path, name))) as descriptor:
             file = KeptFile(descriptor)
             yield file
             file.end()
-        finally:
-            os.close(descriptor)
         if name not in (MANIFEST, SIGNATURE):
             self.written[name] = BundleFile(file.bytes, file.digest.hexdigest())
 
@@ -200,13 +198,11 @@ def empty_draft(folder: str, journal: str) -> None:
         if problem.errno == errno.ELOOP:
             return  # a link, which no export goes on with
         raise
-    try:
+    with Descriptor(held):
         begun = _begun(path)
         if begun is None or begun.journal == journal:
             _empty(held, {PROGRESS})
             os.fsync(held)
-    finally:
-        os.close(held)
 
 
 class DraftRefused(Exception):
@@ -223,7 +219,7 @@ def _held(path: str) -> int:
 
 def _taken(path: str) -> int:
     """Hold a draft that exists, and keep others from it. Raises as `_held`."""
-    held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    held = os.open(path, FOLDER_FLAGS)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         seen = os.fstat(held)

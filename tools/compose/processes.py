@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.files.lock import try_acquire
 from omac.adapters.linux.process import kill
 from omac.adapters.linux.process_identity import stat_fields
@@ -30,11 +31,9 @@ def turn_to_end(folder: str) -> Iterator[bool]:
     """Yield whether no other process is ending the run with this folder. Until the end of the block, others that ask
     get False."""
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(folder, FOLDER_FLAGS)
     except OSError:  # its folder was removed: nobody can be told
         yield True
         return
-    try:
+    with Descriptor(descriptor):
         yield try_acquire(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import trio
 
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.domain.access import sealing
 from omac.domain.access.signing import CheckpointSigned
 from omac.domain.kernel import ids
@@ -146,26 +147,16 @@ def _why_nothing(signed: SignedSize | None, first: int, request: SealRequest) ->
 def alone_with(flag: str | None, environment: Mapping[str, str]) -> Iterator[OpenedJournal]:
     """Yield what executes commands on the journal that a command means, which nobody else seals or prunes meanwhile.
     Raises Refusal."""
-    with _alone(require_existing(environment, flag)), carrying(environment, flag) as carrier:
+    with Descriptor(_held(require_existing(environment, flag))), carrying(environment, flag) as carrier:
         yield carrier
 
 
-@contextmanager
-def _alone(path: str) -> Iterator[None]:
-    """Keep other seals of this journal away. Raises Refusal (contention)."""
-    held = _held(path)
-    try:
-        yield
-    finally:
-        os.close(held)
-
-
 def _held(path: str) -> int:
-    """Open and lock the folder of segments of a journal. Raises Refusal."""
+    """Open the folder of segments of a journal, locked against other seals. Raises Refusal (contention)."""
     folder = folder_of(path)
     make_folder(folder)
     try:
-        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        held = os.open(folder, FOLDER_FLAGS)
     except NotADirectoryError:
         message = f"{folder} is no folder; the segments of the journal belong there"
         raise Refusal("state-unusable", message, fix=[list_command(folder)]) from None

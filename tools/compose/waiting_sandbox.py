@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
 from subprocess import Popen
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.compose.own_program import OMAC, begun
 from omac.tools.hotpath.sandbox_run import REQUEST_DESCRIPTOR
@@ -45,11 +46,8 @@ class WaitingSandbox:
         message = {"by": os.getpid(), "environment": dict(environment), "request": request.fields(), "typed": typed}
         content = json.dumps(message).encode()
         writer, self._writer = self._writer, -1
-        try:
-            with contextlib.suppress(BrokenPipeError):  # it tells why
-                await run_in_thread(write_all, writer, content)  # whatever interrupts it, such as ^Z
-        finally:
-            os.close(writer)
+        with Descriptor(writer), contextlib.suppress(BrokenPipeError):  # it tells why
+            await run_in_thread(write_all, writer, content)  # whatever interrupts it, such as ^Z
         return self._child
 
     def give_up(self) -> None:

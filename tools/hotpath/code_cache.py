@@ -1,9 +1,10 @@
-"""The compiled code of what a launch loads, in one file: Python finds and reads eighty files for the eighty modules.
+"""The compiled code of what a command loads, in one file for each of its stages: to find and read a file for each
+module takes a quarter of a start, and most of a launch.
 
 It is a cache as Python's own are (PEP 3147): it lies where they lie, is made anew by whoever finds it stale and can
-write there, and is used while each source has the size and the time of change that it had (PEP 552). A stage of the
-launch has a file: its modules are executed one after the other, each after those that it imports, so that an import
-finds them loaded. What they are and in which order is noted when a stage is loaded without a file.
+write there, and is used while each source has the size and the time of change that it had (PEP 552). Modules are what
+they were: each is imported in its order, from the source that is named here, with Python's own loader. What they are is
+noted when a stage is loaded without a file.
 
 The file: Python's magic number, the length of the index in four bytes, the index, the code of all modules. Index and
 code are marshalled, as Python does it, the code as one tuple: names that modules share are read once. The index begins
@@ -15,7 +16,7 @@ from __future__ import annotations
 import marshal
 import os
 import sys
-from _frozen_importlib_external import MAGIC_NUMBER, PathFinder, SourceFileLoader
+from _frozen_importlib_external import MAGIC_NUMBER, SourceFileLoader, spec_from_file_location
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,27 +29,30 @@ if TYPE_CHECKING:
 
 PACKAGE = "omac."
 _HEAD_BYTES = len(MAGIC_NUMBER) + 4
-_MODULE = type(sys)
 _HERE = os.path.dirname(__file__)
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))  # the folder that the package is in
-_noted: list[_Stage] = []
+_noted: list[_Stage] = []  # the last one is noted now, or none
 
 
-def load(stage: str) -> None:
-    """Load the modules of a stage, or note which are loaded from now on."""
-    path = file_of(stage)
-    if _loaded(path):
-        stop()
-        return
-    if not _noted:
-        sys.meta_path.insert(0, _Noting())
-    _noted.append(_Stage(path))
+def load(stage: str, *, libraries: bool = False) -> None:
+    """Load the modules of a stage, or note which are loaded from now on: those of omac, with `libraries` all others
+    too."""
+    stop()
+    if libraries and not (sys.flags.isolated and sys.flags.no_site):
+        return  # modules of anybody may come first
+    path, key = file_of(stage), "\0".join(sys.path) if libraries else _ROOT
+    held = _read(path, key)
+    if held is not None:
+        _import(held)
+    else:
+        _noted.append(_Stage(path, key, "" if libraries else PACKAGE))
+        _noted[-1].begin()
 
 
 def stop() -> None:
     """Note no more: what is loaded from now on differs from launch to launch."""
     if _noted:
-        _noted.append(_Stage(""))
+        _noted[-1].end()
 
 
 class Unnoted:
@@ -56,59 +60,88 @@ class Unnoted:
     them."""
 
     def __enter__(self) -> None:
-        self._stage = _noted[-1] if _noted else None
+        self._stage = _noted[-1] if _noted and _noted[-1].is_open else None
         stop()
 
     def __exit__(self, *_: object) -> None:
         if self._stage is not None:
-            _noted.append(self._stage)
+            self._stage.begin()
 
 
 def keep() -> None:
     """Write what was noted, where that is possible."""
-    for stage in dict.fromkeys(_noted):
-        if stage.path and not sys.dont_write_bytecode:
+    stop()
+    for stage in _noted:
+        if not sys.dont_write_bytecode:
             stage.write()
 
 
 class _Stage:
-    """The modules loaded in a stage, each after those it imports; `path` is empty for a stage that is not noted."""
+    """A stage without a file: the modules that are loaded between `begin` and `end`, whose names begin with
+    `prefix`."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.modules: list[ModuleType] = []
+    def __init__(self, path: str, key: str, prefix: str) -> None:
+        self._path = path
+        self._key = key
+        self._prefix = prefix
+        self._names: list[str] = []
+        self._before: set[str] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._before is not None
+
+    def begin(self) -> None:
+        self._before = set(sys.modules)
+
+    def end(self) -> None:
+        if self._before is not None:
+            loaded = [name for name in list(sys.modules) if name not in self._before]
+            self._names += [name for name in loaded if name.startswith(self._prefix)]
+            self._before = None
 
     def write(self) -> None:
         """Replace the file; where that is not possible, leave it."""
-        write(self.path, _ROOT, [module for module in self.modules if (module.__file__ or "").startswith(_ROOT)])
+        _write(self._path, self._key, [sys.modules[name] for name in self._names if name in sys.modules])
 
 
-class _Noting:
-    """A finder that finds what Python's own finds, and notes when that has been loaded (importlib.abc)."""
+class _Finder:
+    """A finder of the modules that a file holds (importlib.abc.MetaPathFinder)."""
 
-    def find_spec(self, name: str, path: Sequence[str] | None = None, _target: object = None) -> ModuleSpec | None:
-        """Implement importlib.abc.MetaPathFinder: find a module as Python does, and note it once it is loaded."""
-        spec = PathFinder.find_spec(name, path) if name.startswith(PACKAGE) else None
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
+    def __init__(self, held: list[tuple[Entry, CodeType]]) -> None:
+        self._held = {entry[0]: (entry, code) for entry, code in held}
 
-            def executed(module: ModuleType) -> None:
-                execute(module)
-                _noted[-1].modules.append(module)
-
-            spec.loader.exec_module = executed  # type: ignore[method-assign]
-        return spec
-
-
-def _loaded(path: str) -> bool:
-    """Load what a file holds; False where it is not there, of another Python, or older than a source."""
-    held = read(path, _ROOT)
-    for entry, code in held or ():
-        _execute(entry, code)
-    return held is not None
+    def find_spec(self, name: str, _path: Sequence[str] | None = None, _target: object = None) -> ModuleSpec | None:
+        held = self._held.get(name)
+        if held is None:
+            return None
+        (_, source, is_package, *_), code = held
+        loader, search_paths = _Loader(name, source), [os.path.dirname(source)] if is_package else None
+        loader.code = code
+        return spec_from_file_location(name, source, loader=loader, submodule_search_locations=search_paths)
 
 
-def read(path: str, key: str) -> list[tuple[Entry, CodeType]] | None:
+class _Loader(SourceFileLoader):
+    """Python's own, which has read the code already."""
+
+    code: CodeType
+
+    def get_code(self, _name: str) -> CodeType:
+        return self.code
+
+
+def _import(held: list[tuple[Entry, CodeType]]) -> None:
+    """Import the modules that a file holds, in their order."""
+    finder = _Finder(held)
+    sys.meta_path.insert(0, finder)
+    try:
+        for entry, _ in held:
+            __import__(entry[0])
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def _read(path: str, key: str) -> list[tuple[Entry, CodeType]] | None:
     """Return what a file holds that was written with this key; None where it is not there, damaged, of another Python,
     or older than a source."""
     try:
@@ -132,7 +165,7 @@ def _held(file: FileIO, key: str) -> list[tuple[Entry, CodeType]] | None:
     return list(zip(entries, marshal.loads(file.read(size)), strict=True))  # noqa: S302
 
 
-def write(path: str, key: str, modules: Sequence[ModuleType]) -> None:
+def _write(path: str, key: str, modules: Sequence[ModuleType]) -> None:
     """Write the code of those modules that Python has loaded from their sources; where that is not possible, leave the
     file as it is."""
     kept_modules = [kept for module in modules if (kept := _kept(module))]
@@ -169,28 +202,6 @@ def _is_fresh(entry: Entry) -> bool:
     except OSError:
         return False
     return seen.st_mtime_ns == entry[3] and seen.st_size == entry[4]
-
-
-def _execute(entry: Entry, code: CodeType) -> None:
-    """Make a module, unless it is there."""
-    name, source, is_package = entry[:3]
-    if name in sys.modules:
-        return
-    parent, _, own_name = name.rpartition(".")
-    if parent not in sys.modules:  # the process that noted the stage had it before: a program that imported more
-        __import__(parent)
-    module = _MODULE(name)
-    module.__file__ = source
-    module.__package__ = name if is_package else parent
-    if is_package:
-        module.__path__ = [os.path.dirname(source)]
-    sys.modules[name] = module
-    try:
-        exec(code, module.__dict__)  # noqa: S102  # as Python does
-    except BaseException:
-        del sys.modules[name]
-        raise
-    setattr(sys.modules[parent], own_name, module)
 
 
 def _kept(module: ModuleType) -> tuple[Entry, CodeType] | None:

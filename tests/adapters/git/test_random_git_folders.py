@@ -64,15 +64,13 @@ class Scene:
         host("git", "fetch", "-q", cwd=where, home=self.home)
         host("git", "branch", "-q", "-u", "origin/main", "main", cwd=where, home=self.home, check=False)
 
-    def example(
-        self, seed: int, *, inspected: bool = True, planters: int = 1, swap: float = 0
-    ) -> tuple[list[str], str]:
+    def example(self, seed: int, *, inspected: bool = True) -> tuple[list[str], str]:
         """Run an example; return the violations of the host's git, and a description of the example."""
         self._put_back()
         layout = lay_out(str(self.workdir), GitChoices(), str(self.home))
         prepare(layout)
         baseline = note(layout)
-        story = self._planted(layout, seed, planters, swap)
+        story = self._planted(layout, seed)
         findings = act(layout, baseline, self.home) if inspected else []
         self.canary.unlink(missing_ok=True)
         chance = random.Random(seed)
@@ -86,7 +84,7 @@ class Scene:
         description = "\n".join([*story, *map(str, findings), *map(str, folders), *commands])
         return violations, description
 
-    def _planted(self, layout: Layout, seed: int, planters: int, swap: float) -> list[str]:
+    def _planted(self, layout: Layout, seed: int) -> list[str]:
         """Plant while only the project and its git folders can be written; return a description of each step."""
         gits = [(path, list(folder.only)) for path, folder in layout.folders.items()]
         writable = [
@@ -98,20 +96,14 @@ class Scene:
         for path in writable:
             if os.path.exists(path):
                 words += ["--bind", path, path]
-        processes = []
-        for number in range(planters):
-            arguments = {
-                "project": str(self.workdir), "gits": gits or [(f"{self.workdir}/.git", [])], "patterns": PATTERNS,
-                "victim": str(self.victim), "evil": f"touch {self.canary}", "seed": f"{seed}.{number}", "swap": swap,
-                "tables": TABLES,
-            }  # fmt: skip
-            line = [*words, "--unshare-pid", "--die-with-parent", "--", *plants.command(arguments)]
-            processes.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        story = []
-        for process in processes:
-            out, err = process.communicate(timeout=120)
-            assert process.returncode == 0, err
-            story += json.loads(out)
+        arguments: dict[str, object] = {
+            "project": str(self.workdir), "gits": gits or [(f"{self.workdir}/.git", [])], "patterns": PATTERNS,
+            "victim": str(self.victim), "evil": f"touch {self.canary}", "seed": f"{seed}.0", "tables": TABLES,
+        }  # fmt: skip
+        line = [*words, "--unshare-pid", "--die-with-parent", "--", *plants.command(arguments)]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        story: list[str] = json.loads(done.stdout)
         return story
 
     def _put_back(self) -> None:
