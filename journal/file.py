@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+from omac.domain.kernel.exhaustion import is_exhaustion
 from omac.domain.kernel.locks import NO_LOCKS, without_locks
 from omac.domain.kernel.refusal import Reason, Refusal, quoted
 from omac.domain.kernel.sizes import shown_size
@@ -24,6 +25,8 @@ LOG_SHARE = 8  # of a full disk: a write-ahead log of one part or more is worth 
 INDEX_BYTES = 32_768  # of the index of a write-ahead log, at the least
 ELSEWHERE = "omac serve --journal PATH  # somewhere you can write"
 MEND_MODES = "omac doctor --fix  # mends modes in the state directory"
+FILES_OF_A_JOURNAL = 3  # itself, its log and the index of that
+MORE_FILES = "ulimit -n 4096  # how many files a process may have open, in this shell; then the same command again"
 VERSION_INDEX = "event_version"  # unique over streams and versions
 
 
@@ -49,8 +52,9 @@ def connect_for_reading(path: str, mark: Mark | None = None, *, lenient: bool = 
             _roll_back(path)
             return _connect(path, "mode=ro", mark, lenient)
     except sqlite3.Error as error:
-        # A write-ahead log wants its index file; media that take none can only be read as they lie.
-        if not ("unable to open" in str(error) or _is_for_room(error, path)) or _has_log(path):
+        # A write-ahead log wants its index file; media that take none can only be read as they lie. A journal that is
+        # read so is read as it was at that moment, whatever is appended: for no other reason.
+        if not (_takes_no_files(error, path) or _is_for_room(error, path)) or _has_log(path):
             raise refusal_of(error, path) from error
     try:
         return _connect(path, "mode=ro&immutable=1", mark, lenient)
@@ -112,6 +116,9 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
         return Refusal("journal-unavailable", message, fix=[f"fuser {quoted(path)}"])
     if "disk I/O" in text:
         return _failed(path, text)
+    if "unable to open" in text and _lacks_descriptors():
+        message = f"the journal {path} cannot be opened: this process may have no more files open"
+        return Refusal("journal-unavailable", message, fix=[MORE_FILES])
     return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[listing])
 
 
@@ -304,6 +311,32 @@ _ENDS = """
     SELECT (SELECT count(*) FROM head), (SELECT max(position) FROM head),
            (SELECT min(position) FROM event), (SELECT max(position) FROM event)
 """
+
+
+def _takes_no_files(error: BaseException, path: str) -> bool:
+    """Return whether SQLite found no file of the journal's, and its folder takes none, as on a read-only medium."""
+    if "unable to open" not in str(error):
+        return False
+    import tempfile  # errors alone need it
+
+    try:
+        with tempfile.TemporaryFile(dir=os.path.dirname(path) or "."):
+            return False
+    except OSError as problem:
+        return not is_exhaustion(problem)
+
+
+def _lacks_descriptors() -> bool:
+    """Return whether this process has too few descriptors left for a journal, which SQLite tells as any failure."""
+    opened: list[int] = []
+    try:
+        opened.extend(os.open("/", os.O_PATH | os.O_CLOEXEC) for _ in range(FILES_OF_A_JOURNAL))
+    except OSError:
+        return True
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return False
 
 
 def _is_for_room(error: BaseException, path: str) -> bool:

@@ -375,6 +375,46 @@ def test_a_read_only_medium_is_not_written(path: Path) -> None:
     assert done.stdout.startswith("journal-read-only | "), done
 
 
+FEW_DESCRIPTORS = """
+    import os, resource, shlex, sys, tempfile  # these two, and all that is loaded late
+    from contextlib import closing
+    from omac.domain.kernel.refusal import Refusal
+    from omac.journal.file import connect_for_reading
+    from omac.journal.store import open_for_writing
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    for spare in range(8):
+        lowest = [os.open(os.devnull, os.O_RDONLY) for _ in range(spare + 1)]
+        for descriptor in lowest:
+            os.close(descriptor)
+        connection = refusal = None
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest[-1], hard))
+        try:
+            connection = connect_for_reading(sys.argv[1])
+        except Refusal as caught:
+            refusal = caught
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        if refusal is not None:
+            print(spare, refusal.reason, "|", refusal.fix)
+            continue
+        with closing(connection), closing(open_for_writing(sys.argv[1], "id")) as writer:
+            writer.execute("UPDATE journal SET id = ?", (str(spare),))
+            print(spare, connection.execute("SELECT id FROM journal").fetchone()[0])
+"""
+
+
+def test_a_reader_that_lacks_descriptors(path: Path) -> None:
+    """A reader for whose index no descriptor is left is refused: read as a medium that takes none, the journal would
+    stay for it as it was then."""
+    made(path, "x")
+    done = run_python(FEW_DESCRIPTORS, str(path))
+    lines = [line.split(" ", 1) for line in done.stdout.splitlines()]
+    refused = [said for _, said in lines if said.startswith("journal-unavailable")]
+    assert [number for number, _ in lines] == [str(number) for number in range(8)], done
+    assert all(said in (number, *refused) for number, said in lines), done
+    assert 1 < len(refused) < 8, done
+    assert all("ulimit -n" in said for said in refused), done
+
+
 FAILED_WRITE = """
     import sqlite3, sys
     from omac.journal.file import refusal_of
