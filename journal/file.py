@@ -15,7 +15,7 @@ from omac.domain.kernel.locks import NO_LOCKS, without_locks
 from omac.domain.kernel.refusal import Reason, Refusal, quoted
 from omac.domain.kernel.sizes import shown_size
 from omac.journal.event_kinds import SCHEMA
-from omac.journal.folders import lacks_files, room_command, write_command
+from omac.journal.folders import MORE_FILES, lacks_files, room_command, write_command
 from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import Mark
 from omac.journal.segment import SUFFIX, Segment, SegmentError, SegmentPrunedMeanwhile, folder_of, require_plain
@@ -26,7 +26,6 @@ INDEX_BYTES = 32_768  # of the index of a write-ahead log, at the least
 ELSEWHERE = "omac serve --journal PATH  # somewhere you can write"
 MEND_MODES = "omac doctor --fix  # mends modes in the state directory"
 FILES_OF_A_JOURNAL = 3  # itself, its log and the index of that
-MORE_FILES = "ulimit -n 4096  # how many files a process may have open, in this shell; then the same command again"
 VERSION_INDEX = "event_version"  # unique over streams and versions
 
 
