@@ -16,7 +16,7 @@ from omac.journal.folders import write_command
         (errno.ENOSPC, "df -h {}"),
         (errno.EDQUOT, "df -h {}"),
         (errno.EMFILE, "ulimit -n 4096"),
-        (errno.EACCES, "ls -la {}"),
+        (errno.EACCES, "ls -ld {}"),
     ],
 )
 def test_the_command_fits_what_the_system_said(tmp_path: Path, number: int, command: str) -> None:
