@@ -138,5 +138,6 @@ def down_detail(sidecar: Sidecar) -> str:
     if sidecar.status == "backoff":
         return f"its sidecar is started again in {sidecar.delay_ms} ms, after: {sidecar.detail}"
     if sidecar.status in ("idle", "requested", "started", "healthy"):  # healthy: its route is mounted next
-        return f"{STARTING}, after: {sidecar.detail}" if sidecar.detail else STARTING
+        failed = sidecar.detail and sidecar.status != "idle"  # how one ended that omac stopped is no failure
+        return f"{STARTING}, after: {sidecar.detail}" if failed else STARTING
     return "its sidecar gave up" if sidecar.status == "gave_up" else f"its sidecar is {sidecar.status}"

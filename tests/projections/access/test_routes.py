@@ -123,6 +123,7 @@ def test_a_token_that_its_directory_dropped_leads_nowhere(shop: Any, host: HostI
     ("current", "detail"),
     [
         (Sidecar("requested"), "its sidecar is starting"),
+        (Sidecar("idle", detail="killed by signal 15"), "its sidecar is starting"),  # omac stopped it, and starts anew
         (Sidecar("started", detail="it fell"), "its sidecar is starting, after: it fell"),
         (Sidecar("backoff", delay_ms=5, detail="it fell"), "its sidecar is started again in 5 ms, after: it fell"),
         (Sidecar("stopping"), "its sidecar is stopping"),
