@@ -15,6 +15,7 @@ from omac.adapters.linux.listeners import answering, listeners
 from omac.domain.skills.meta import Health
 from omac.services.ports import ProbeFailed
 
+BY_A_DAEMON = "the skill's own program has to listen there, not a daemon in its place (as for docker run -p)"
 TRY_S = 1.0
 ANSWER_BYTES_MAX = 8 * 1024
 _PAUSE_MIN_S = 0.002
@@ -56,13 +57,13 @@ async def probe(health: Health, port: int, own: Callable[[], Collection[int]]) -
         raise ProbeFailed(_explain(seen, health, port, own()))
     # Twice: a worker that took over the listener between the two readings of /proc is not a stranger.
     if not process.owns_listener(own(), port) and not process.owns_listener(own(), port):
-        raise ProbeFailed(f"port {port} is held by another process; start the sidecar again to give it another port")
+        raise ProbeFailed(f"{_held(port)}; {BY_A_DAEMON}")
 
 
 def _explain(seen: _Probed, health: Health, port: int, pids: Collection[int]) -> str:
     reached = answering(port)
     if reached and not process.owns_listener(pids, port):
-        return f"port {port} is held by another process; {seen.text}"
+        return f"{_held(port)}; {seen.text}; {BY_A_DAEMON}"
     text = f"{seen.text}, for {health.timeout_ms} ms (sidecar.health.timeout_ms)"
     if seen.listened:
         return text
@@ -73,6 +74,10 @@ def _explain(seen: _Probed, health: Health, port: int, pids: Collection[int]) ->
     if elsewhere:
         text += f"; it listens on {', '.join(elsewhere)} instead"
     return f"{text}; the sidecar must listen on 127.0.0.1 and the port in SIDECAR_PORT"
+
+
+def _held(port: int) -> str:
+    return f"port {port} is held by another process"
 
 
 async def _ask(path: str, port: int) -> _Probed:
