@@ -70,6 +70,12 @@ class RequestChange(msgspec.Struct, frozen=True):
     present: str | None
 
 
+class SettleChange(msgspec.Struct, frozen=True):
+    """Command: the file says `present`, which is what is asked for: there is nothing to change."""
+
+    present: str | None
+
+
 class ReportChange(msgspec.Struct, frozen=True):
     """Command: the file says what was asked for."""
 
@@ -80,25 +86,31 @@ class ReportFailure(msgspec.Struct, frozen=True):
     why: str
 
 
-Command = RequestChange | ReportChange | ReportFailure
+Command = RequestChange | SettleChange | ReportChange | ReportFailure
 
 
 def decide(command: Command, state: SettingState) -> list[Event]:
     """The events that `command` means in `state`. Raises Refusal (out-of-order) for an outcome of no request."""
-    requested = state.requested
     match command:
         case RequestChange(name, value, origin, present):
-            events: list[Event] = []
-            if requested and requested.value == present:
-                events.append(SettingChanged(requested.name, requested.value, requested.origin))
-            elif requested:
-                events.append(SettingChangeFailed(requested.name, "omac was killed before the file was written"))
-            return events if value == present else [*events, SettingChangeRequested(name, value, origin)]
+            return [*_settled(state, present), SettingChangeRequested(name, value, origin)]
+        case SettleChange(present):
+            return _settled(state, present)
         case ReportChange():
             request = _pending_request(state)
             return [SettingChanged(request.name, request.value, request.origin)]
         case ReportFailure(why):
             return [SettingChangeFailed(_pending_request(state).name, why)]
+
+
+def _settled(state: SettingState, present: str | None) -> list[Event]:
+    """Return the outcome of a request that has none, by what the file says."""
+    requested = state.requested
+    if requested is None:
+        return []
+    if requested.value == present:
+        return [SettingChanged(requested.name, requested.value, requested.origin)]
+    return [SettingChangeFailed(requested.name, "omac was killed before the file was written")]
 
 
 def _pending_request(state: SettingState) -> SettingChangeRequested:

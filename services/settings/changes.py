@@ -31,8 +31,7 @@ async def change_setting(execution: Execution, changing: Changing, named: Settin
     stream = ids.setting_stream(execution.host, named.name)
     with changing(named, value) as change:
         if change is None:
-            settled = setting.RequestChange(named.name, value, "", value)
-            await execution.execute(setting.AGGREGATE, stream, settled, PERSON)
+            await execution.execute(setting.AGGREGATE, stream, setting.SettleChange(value), PERSON)
             return False
         request = setting.RequestChange(named.name, value, change.origin, change.present)
         await execution.execute(setting.AGGREGATE, stream, request, PERSON)

@@ -7,6 +7,7 @@ from clients.terminal import terminal
 from clients.world import World
 
 UNTIL_DONE_S = 60.0
+UNTIL_TYPED_S = 10.0
 UNTIL_ENDED_S = 20.0
 STEPS = ({"sh": 'curl -sS -d from-the-agent "$OMAC_ECHO_BASE/echo"'}, {"text": "All-is-done."})
 
@@ -23,8 +24,9 @@ def check_terminal(world: World, words: Sequence[str], leave: str, question: str
             screen.settle()
             screen.type("\r")
         screen.until(lambda: b"All-is-done." in screen.drawn, UNTIL_DONE_S, "the agent's last words")
+        typed_at = len(screen.drawn)
         screen.type(leave)
-        screen.until(lambda: leave.encode() in screen.drawn[-4000:], 5.0, "what was typed")
+        screen.until(lambda: leave.encode() in screen.drawn[typed_at:], UNTIL_TYPED_S, "what was typed")
         screen.type("\r")
         assert screen.status(UNTIL_ENDED_S) == 0
         assert b"gone with the sandbox" not in screen.drawn, screen.drawn[-2000:]

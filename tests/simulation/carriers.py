@@ -104,13 +104,13 @@ class File:
         self._value: str | None = None
 
     @contextmanager
-    def changing(self, _: object, value: str | None) -> Iterator["File"]:
+    def changing(self, _: object, value: str | None) -> Iterator["File | None"]:
         if self._simulation.settings_locked:  # as the folder's lock refuses it; a kill lets go of it
             raise Refusal("contention", "another command is changing the settings")
         self._simulation.settings_locked = True
         self.present, self._value = self._settings.get("secrets.store"), value
         try:
-            yield self
+            yield self if self.present != value else None
         finally:
             self._simulation.settings_locked = False
 

@@ -66,6 +66,18 @@ def shown(capsys: pytest.CaptureFixture[str], project: Path, environment: Enviro
     return {line["name"]: line for line in lines}
 
 
+@pytest.mark.parametrize(("kept", "value"), [("[1]", None), ('"TRUE"', "true")])
+def test_a_word_that_omac_does_not_read(environment: Environment, kept: str, value: str | None) -> None:
+    """A value that omac does not understand counts as none, and is a change to remove or to replace."""
+    file = Path(user_path(environment))
+    file.parent.mkdir(parents=True)
+    file.write_text(f"[serve]\nauto_register = {kept}\n")
+    assert change(environment, "serve.auto_register", value) == 0
+    assert kept not in file.read_text()
+    kinds = [type(record.event) for record in recorded(environment)]
+    assert kinds[-2:] == [SettingChangeRequested, SettingChanged]
+
+
 def test_as_text(environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each setting is one line, in columns; nothing is warned of."""
     assert show(False, False, str(tmp_path), environment) == 0

@@ -19,6 +19,7 @@ from omac.domain.settings.setting import (
     SettingChangeFailed,
     SettingChangeRequested,
     SettingState,
+    SettleChange,
     Status,
 )
 
@@ -60,13 +61,13 @@ def test_the_table_is_the_whole_truth() -> None:
             RequestChange(NAME, "allow", "user /f", None),
             [SettingChanged(NAME, None, "user /f"), ALLOW],
         ),
-        (SettingState("settled", "allow"), RequestChange(NAME, "allow", "user /f", "allow"), []),
+        (SettingState("settled", "allow"), SettleChange("allow"), []),
         (
             SettingState("changing", None, ALLOW),
-            RequestChange(NAME, "allow", "user /f", "allow"),
+            SettleChange("allow"),
             [SettingChanged(NAME, "allow", "user /f")],
         ),
-        (SettingState("changing", "allow", UNSET), RequestChange(NAME, "allow", "user /f", "allow"), [UNWRITTEN]),
+        (SettingState("changing", "allow", UNSET), SettleChange("allow"), [UNWRITTEN]),
         (SettingState("changing", None, ALLOW), ReportChange(), [SettingChanged(NAME, "allow", "user /f")]),
         (SettingState("changing", "allow", UNSET), ReportChange(), [SettingChanged(NAME, None, "user /f")]),
         (SettingState("changing", None, ALLOW), ReportFailure("no space"), [SettingChangeFailed(NAME, "no space")]),
