@@ -27,7 +27,7 @@ from omac.adapters.sandbox.terminal import Terminal, awake, forwarding
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from omac.domain.sandbox.confinement import Policy
 else:
@@ -114,10 +114,13 @@ class HeldProgram:
     def _kill_begun(self, child: int) -> None:
         kill(child)
 
+    def _reap(self, child: int) -> None:
+        """Reap what the program has left to omac, but not the `child` itself."""
+
     def _wait(self) -> int:
         """Return the child's exit status; from then on no signal is passed on."""
         child, self._child = self._child, 0
-        status = wait_for(child)
+        status = wait_for(child, self._reap)
         self.terminal.take_back()  # before anything is reported there
         self._forwarding.__exit__()
         self._is_forwarding = False
@@ -278,12 +281,16 @@ def _await_built(init: int, child: int, workdir: str) -> None:
     raise Failed(f"bubblewrap did not build the sandbox within {BUILD_WITHIN_S:g} s")
 
 
-def wait_for(child: int) -> int:
-    """The exit status of a child, 128+n for a signal; when it is stopped, omac stops as well, until both go on."""
+def wait_for(child: int, reap: Callable[[int], None]) -> int:
+    """The exit status of a child, 128+n for a signal; when it is stopped, omac stops as well, until both go on.
+
+    `reap` is called with it whenever another child may have ended.
+    """
     with awake() as signals:
         while True:
             pid, status = os.waitpid(child, os.WUNTRACED | os.WNOHANG)
             if not pid:
+                reap(child)
                 signals.wait()
             elif not os.WIFSTOPPED(status):
                 code = os.waitstatus_to_exitcode(status)

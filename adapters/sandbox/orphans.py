@@ -50,19 +50,23 @@ def end_holders(file: str) -> None:
         time.sleep(_PAUSE_S)
 
 
+def reap_orphans(spared: list[int]) -> None:
+    """Reap the children of this process that have ended, but for the `spared`."""
+    for pid in _children(spared):
+        os.waitpid(pid, os.WNOHANG)
+
+
 def end_orphans(spared: list[int]) -> bool:
     """Kill all children of this process, and the children they leave, until none is there but the `spared`. Returns
     False where they start others for longer than that is tried.
 
     Nothing waits between two rounds, and the kernel reaps: processes that fork and end at once leave thousands.
     """
-    own = f"/proc/{os.getpid()}/task/{os.getpid()}/children"
     before = _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
     deadline = time.monotonic() + _SECONDS_MAX
     try:
         while time.monotonic() < deadline:
-            with open(own, "rb") as file:
-                left = [pid for pid in map(int, file.read().split()) if pid not in spared]
+            left = _children(spared)
             if not left:
                 return True
             for pid in left:
@@ -74,3 +78,8 @@ def end_orphans(spared: list[int]) -> bool:
         return False
     finally:
         _signal.signal(_signal.SIGCHLD, before)
+
+
+def _children(spared: list[int]) -> list[int]:
+    with open(f"/proc/{os.getpid()}/task/{os.getpid()}/children", "rb") as file:
+        return [pid for pid in map(int, file.read().split()) if pid not in spared]

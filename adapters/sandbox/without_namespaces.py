@@ -66,6 +66,11 @@ class WithoutNamespaces(HeldProgram):
         if not self._are_left:
             emptying.remove(self._temporary)
 
+    def _reap(self, child: int) -> None:
+        from omac.adapters.sandbox.orphans import reap_orphans
+
+        reap_orphans([child, *self._streams.pumps])
+
     def _target(self) -> int | None:
         return self.init if self._begun else None
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -126,12 +126,15 @@ int main(int count, char **words) {
 @pytest.mark.skipif(shutil.which("cc") is None, reason="the processes have to be quick")
 @pytest.mark.full
 def test_processes_that_fork_and_end_at_once(world: Box) -> None:
-    """Landlock alone kills processes that fork and end at once when the program ends, long before their own end."""
+    """Landlock alone kills processes that fork and end at once when the program ends, long before their own end.
+
+    Ten chains are enough for that; fifty use up the processes that a container may have, which every other test needs.
+    """
     source = world.give(world.top / "chain.c", CHAIN)
     program = world.workdir / "chain"
     subprocess.run(("cc", "-O", "-o", str(program), str(source)), check=True)
     program.chmod(0o755)
-    line = world.omac("sandbox", "run", "--backend", "landlock", "--", str(program), "50", SECONDS)
+    line = world.omac("sandbox", "run", "--backend", "landlock", "--", str(program), "10", SECONDS)
     user = world.uid or None
     start = time.monotonic()
     with (world.top / "out").open("w") as out:  # a process of omac's carries what is printed to a file
@@ -141,6 +144,19 @@ def test_processes_that_fork_and_end_at_once(world: Box) -> None:
     assert done.returncode == 3, done.stderr
     assert time.monotonic() - start < int(SECONDS) / 2
     assert not _running(SECONDS, str(program))
+
+
+def test_what_its_background_processes_leave_is_reaped(world: Box, backend: str) -> None:
+    """A program may leave thousands of ended processes behind in a day; none of them stays until its own end."""
+    script = "for i in $(seq 300); do (true &); done; echo left; read -r _"
+    line = world.omac("sandbox", "run", "--backend", backend, "--workdir", str(world.workdir), "--", "sh", "-c", script)
+    user = world.uid or None
+    with subprocess.Popen(
+        line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=world.environment, user=user, group=user
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"left\n"
+        eventually(lambda: not _zombies_of(process.pid), 5, "what has ended is reaped")
 
 
 def test_a_daemon_ends_with_omac(world: Box) -> None:
@@ -169,6 +185,21 @@ def test_omac_inside_reaches_nothing(world: Box) -> None:
     assert str(world.state) not in done.out
     after = [path.name for path in (world.state / "spool").iterdir() if path.name not in before]
     assert len(after) == 3  # of the outer launch
+
+
+def _zombies_of(omac: int) -> list[int]:
+    """Return the ended processes that omac, or what it has started, has not waited for."""
+    parents, ended = dict[int, int](), list[int]()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            parents[int(folder.name)] = int(parent)
+            ended += [int(folder.name)] if state == "Z" else []
+
+    def is_of_omac(pid: int) -> bool:
+        return pid == omac or (pid in parents and is_of_omac(parents[pid]))
+
+    return [pid for pid in ended if is_of_omac(pid)]
 
 
 def _running(*words: str) -> list[Path]:
