@@ -18,6 +18,7 @@ from omac.adapters.http.http1 import UNFRAMED, RequestHead, ResponseHead, whole_
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.scrub import may_hold_token
 
+_UPGRADE = b"Connection: Upgrade\r\nUpgrade: %b\r\n"
 _PROTOCOL = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z/-]{1,64}")
 
 Delivery = Literal["none", "length", "chunked", "close"]
@@ -76,9 +77,11 @@ def upgrade_of(head: RequestHead) -> bytes | None:
     if named is None or len(named) != 1 or head.minor == 0 or head.method != "GET" or head.framing.has_body:
         return None
     name = named[0].lower()
-    if not _PROTOCOL.fullmatch(name) or b"upgrade" not in options_of(head.values, b"connection"):
-        return None
-    return None if name.startswith((b"h2", b"h3", b"http", b"tls")) else name
+    return name if _is_switched_to(name) and b"upgrade" in options_of(head.values, b"connection") else None
+
+
+def _is_switched_to(name: bytes) -> bool:
+    return _PROTOCOL.fullmatch(name) is not None and not name.startswith((b"h2", b"h3", b"http", b"tls"))
 
 
 def is_switch(response: ResponseHead, asked: bytes | None) -> bool:
@@ -104,7 +107,7 @@ def upstream_head(
         f"{head.method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Forwarded-Prefix: /{mount}\r\n".encode("ascii"),
     ]
     if upgrade is not None:
-        lines.append(b"Connection: Upgrade\r\nUpgrade: %b\r\n" % upgrade)
+        lines.append(_UPGRADE % upgrade)
     if head.framing is not UNFRAMED:
         if head.framing.has_body:
             lines.append(b"Connection: close\r\n")
@@ -158,7 +161,7 @@ def client_head(
                 lines += name, b": ", changed, b"\r\n"
     if events:
         lines.append(b"X-Accel-Buffering: no\r\n")  # whoever stands before us must not hold events back either
-    lines.append(_connection_fields(response.status, request, delivery) + b"\r\n")
+    lines.append(_connection_fields(response, request, delivery) + b"\r\n")
     return b"".join(lines), delivery
 
 
@@ -202,12 +205,14 @@ def refusal_answer(refusal: Refusal, *, close: bool, skill: str | None = None, m
     return whole_answer(refusal.status, fields, body, close=close, method=method)
 
 
-def _connection_fields(status: int, request: RequestHead, delivery: Delivery) -> bytes:
+def _connection_fields(response: ResponseHead, request: RequestHead, delivery: Delivery) -> bytes:
     """Return the fields that the facade itself writes about the connection to the client."""
-    if status == 101:
-        return b"Connection: Upgrade\r\nUpgrade: %b\r\n" % (upgrade_of(request) or b"")
+    if response.status == 101:
+        return _UPGRADE % (upgrade_of(request) or b"")
+    required = response.status == 426 and sorted(filter(_is_switched_to, options_of(response.values, b"upgrade")))
+    upgrade = _UPGRADE % b", ".join(required) if required else b""
     chunks = b"Transfer-Encoding: chunked\r\n" if delivery == "chunked" else b""
-    return chunks + (b"Connection: close\r\n" if delivery == "close" or not request.keep_alive else b"")
+    return upgrade + chunks + (b"Connection: close\r\n" if delivery == "close" or not request.keep_alive else b"")
 
 
 def _delivery(response: ResponseHead, request: RequestHead) -> Delivery:

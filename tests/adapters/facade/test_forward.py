@@ -119,6 +119,24 @@ def test_hop_by_hop_fields_of_an_answer_are_dropped() -> None:
     assert delivery == "length"
 
 
+@pytest.mark.parametrize(
+    ("fields", "seen"),
+    [
+        (("Connection: Upgrade", "Upgrade: WebSocket"), ["Connection: Upgrade", "Upgrade: websocket"]),
+        (("Connection: upgrade", "Upgrade: h2c, graphql/1, HTTP/2.0"), ["Connection: Upgrade", "Upgrade: graphql/1"]),
+        (("Upgrade: websocket", "Upgrade: x y"), ["Connection: Upgrade", "Upgrade: websocket"]),
+        (("Connection: Upgrade", "Upgrade: h2c"), []),
+        ((), []),
+    ],
+)
+def test_a_skill_that_requires_an_upgrade_says_to_which(fields: tuple[str, ...], seen: list[str]) -> None:
+    """An answer of 426 names the protocols that the skill asks for (RFC 9110 section 15.5.22), as far as the facade
+    switches to them. Any other answer names none."""
+    required = "HTTP/1.1 426 Upgrade Required"
+    assert answer("Content-Length: 0", *fields, line=required)[0] == [required, "Content-Length: 0", *seen]
+    assert answer("Content-Length: 0", *fields)[0] == ["HTTP/1.1 200 OK", "Content-Length: 0"]
+
+
 def test_a_skill_speaks_neither_for_omac_nor_for_the_host() -> None:
     """A skill cannot send the fields of omac: clients trust X-Omac-Reason. Nor can it send fields that apply to the
     whole host."""
