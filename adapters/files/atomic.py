@@ -12,6 +12,7 @@ import errno
 import os
 
 from omac.adapters.files.descriptor import Descriptor
+from omac.domain.kernel.unflushed import Unflushed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _unnamed(folder: int, name: str, mode: int) -> tuple[int, bool]:
 
 def publish(path: str, content: bytes, *, prefix: str = ".") -> None:
     """Create a file, whole or not at all, and flush it. Where its draft needs a name, that begins with `prefix`. Raises
-    FileExistsError, OSError."""
+    FileExistsError, Unflushed, OSError."""
     name, draft = os.path.basename(path), _draft_name(prefix)
     with Descriptor(os.open(os.path.dirname(path), _FOLDER)) as folder:
         descriptor, has_name = _written(folder, draft, content, 0o600)
@@ -71,11 +72,11 @@ def publish(path: str, content: bytes, *, prefix: str = ".") -> None:
             os.close(descriptor)
             if has_name:
                 _remove(folder, draft)
-        os.fsync(folder)
+        flush(folder)
 
 
 def replace(path: str, content: bytes, *, prefix: str = ".") -> None:
-    """Put a file in the place of another, or of none, and flush it. Raises OSError."""
+    """Put a file in the place of another, or of none, and flush it. Raises Unflushed, OSError."""
     with Descriptor(os.open(os.path.dirname(path), _FOLDER)) as folder:
         replace_in(folder, os.path.basename(path), content, prefix=prefix)
 
@@ -90,7 +91,7 @@ def replace_in(
     confirm: Callable[[], None] | None = None,
 ) -> None:
     """Put a file in the place of another in an open folder. `confirm` runs just before that step, and may raise to
-    prevent it. Raises OSError."""
+    prevent it. Raises Unflushed, OSError."""
     draft = _draft(folder, content, mode, prefix)
     try:
         if confirm:
@@ -99,7 +100,15 @@ def replace_in(
     except BaseException:
         _remove(folder, draft)
         raise
-    os.fsync(folder)
+    flush(folder)
+
+
+def flush(folder: int) -> None:
+    """Flush the entries of an open folder behind a change that is made. Raises Unflushed."""
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        raise Unflushed(error.errno, error.strerror) from error
 
 
 def sync_folder(path: str) -> None:

@@ -20,6 +20,7 @@ from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.kernel.unflushed import Unflushed
 from omac.domain.settings.settings import Setting, SettingsFile, project_settings, stated_word, user_settings
 from omac.journal.folders import make_private, write_command
 
@@ -93,6 +94,8 @@ def changing_user(environment: Mapping[str, str], setting: Setting, value: str |
                 present = _stated(setting, before)
                 write = partial(atomic.replace_in, folder, os.path.basename(target), after.encode(), prefix=f".{FILE}.")
                 yield UserChange(path, present, write)
+    except Unflushed as problem:
+        raise problem.refusal("state-unusable", printable(path), os.path.dirname(os.path.realpath(path))) from None
     except OSError as error:
         message = f"the settings file {printable(path)} cannot be written: {error.strerror or error}"
         raise Refusal("state-unusable", message, fix=[write_command(error, os.path.dirname(path))]) from error

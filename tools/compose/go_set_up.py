@@ -11,6 +11,7 @@ from omac.adapters.skills.reading import read_tree
 from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.unflushed import Unflushed
 from omac.domain.legacy.go_import import Old, Seen, loose_of
 from omac.domain.legacy.go_profile import ProfilePlan, plan_of
 from omac.journal.folders import write_command
@@ -41,6 +42,8 @@ def write_profile(plan: ProfilePlan, environment: Mapping[str, str]) -> None:
     try:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         atomic.publish(path, plan.text.encode())
+    except Unflushed as problem:
+        raise problem.refusal("state-unusable", f"the profile {path}", os.path.dirname(path)) from None
     except OSError as error:
         fix = [write_command(error, os.path.dirname(path))]
         raise Refusal("state-unusable", f"the profile {path} cannot be written: {error.strerror}", fix=fix) from None
