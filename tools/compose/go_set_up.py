@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 from omac.adapters.files import atomic
 from omac.adapters.legacy.go_files import copy_path, read_old, read_profiles
@@ -41,7 +41,8 @@ def write_profile(plan: ProfilePlan, environment: Mapping[str, str]) -> None:
     path = _profile_path(plan.name, environment)
     try:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        atomic.publish(path, plan.text.encode())
+        with suppress(FileExistsError):  # another import was first
+            atomic.publish(path, plan.text.encode())
     except Unflushed as problem:
         raise problem.refusal("state-unusable", f"the profile {path}", os.path.dirname(path)) from None
     except OSError as error:
