@@ -158,7 +158,7 @@ class Vault:
             private_file.require_private_folder(os.path.dirname(self.path))
             with self._turn():
                 self._refuse_existing()
-                private_file.sweep(os.path.dirname(self.path), self._draft_prefix)
+                self._sweep()
                 atomic.publish(self.path, seal({}, header, key), prefix=self._draft_prefix)
 
     def _refuse_existing(self) -> None:
@@ -185,7 +185,7 @@ class Vault:
         with self._words(at_hand.origin):
             self._file()  # so that the lock of a vault that is not there is not made
             with self._turn():
-                private_file.sweep(os.path.dirname(self.path), self._draft_prefix)
+                self._sweep()
                 before = self._file()
                 contents = unseal(before, at_hand.key)
                 change(contents)
@@ -198,6 +198,10 @@ class Vault:
         if at_hand.file and under is None:
             self.note_key_file(at_hand.file)
         return unflushed
+
+    def _sweep(self) -> None:
+        with Descriptor(atomic.open_folder(os.path.dirname(self.path))) as folder:
+            atomic.sweep(folder, self._draft_prefix)
 
     def _unflushed(self, problem: Unflushed) -> Refusal:
         return problem.refusal("vault-unusable", f"the vault {self.path}", os.path.dirname(self.path))

@@ -120,6 +120,7 @@ class OpenedFile:
 
     def _replace(self, folder: int, content: bytes) -> None:
         prefix = f".{self.file.name}."
+        atomic.sweep(folder, prefix)
         confirm = lambda: self._confirm(folder)  # noqa: E731
         atomic.replace_in(folder, self.file.name, content, prefix=prefix, mode=self._mode, confirm=confirm)
 

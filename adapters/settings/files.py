@@ -29,6 +29,7 @@ PROJECT_FOLDER = ".omac"
 BYTES_MAX = 64 * 1024
 PROJECT_LINE_BYTES_MAX = 200  # the parser takes time quadratic in the parts of a dotted key, which is in one line
 
+_DRAFT = f".{FILE}."
 _STATED = re.compile(r"\s*(?:\[+(?P<table>[^\[\]]+)\]|(?P<key>[^=#\[\]]+)=)")
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -86,13 +87,14 @@ def changing_user(environment: Mapping[str, str], setting: Setting, value: str |
         target = os.path.realpath(path)  # people keep it as a link to where they keep such files
         make_private(os.path.dirname(target))
         with _locked(os.path.dirname(target)) as folder:
+            atomic.sweep(folder, _DRAFT)
             content, before = _user_document(path)
             after = _changed(setting, value, content, before, path)
             if after is None:
                 yield None
             else:
                 present = _stated(setting, before)
-                write = partial(atomic.replace_in, folder, os.path.basename(target), after.encode(), prefix=f".{FILE}.")
+                write = partial(atomic.replace_in, folder, os.path.basename(target), after.encode(), prefix=_DRAFT)
                 yield UserChange(path, present, write)
     except Unflushed as problem:
         raise problem.refusal("state-unusable", printable(path), os.path.dirname(os.path.realpath(path))) from None
