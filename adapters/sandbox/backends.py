@@ -51,7 +51,12 @@ class _Diagnosed(UnderBubblewrap):
     """A program whose sandbox, where it cannot be built, is refused with the reason."""
 
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        killed_by = self.killed_by() if isinstance(problem, Failed) else 0
         super().__exit__(kind, problem, trace)
+        if killed_by:
+            message = f"signal {killed_by} killed bubblewrap before it had built the sandbox; nothing ran"
+            fix = ["journalctl -k -g 'Out of memory'  # where it is killed each time"]
+            raise Refusal("sandbox-failed", message, fix=fix) from None
         if isinstance(problem, Failed):
             from omac.adapters.sandbox.probes import why_bubblewrap_failed
 

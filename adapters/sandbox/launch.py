@@ -34,6 +34,7 @@ else:
     import _signal
 
 BUILD_WITHIN_S = 20.0
+_ENDS_WITHIN_S = 1.0
 _LOOK_EVERY_S = 0.0002
 _INFO_BYTES_MAX = 4096
 
@@ -179,6 +180,16 @@ class UnderBubblewrap(HeldProgram):
         kill(self._watcher)
         self._streams.finish()
         return status
+
+    def killed_by(self) -> int:
+        """Return the signal that killed bubblewrap, or its half inside, which it reports as a shell does; 0 for none.
+        An end that is under way gets a moment."""
+        deadline = time.monotonic() + _ENDS_WITHIN_S
+        while self._child and time.monotonic() < deadline:
+            if end := os.waitid(os.P_PID, self._child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                return max(0, end.si_status - 128) if end.si_code == os.CLD_EXITED else end.si_status
+            time.sleep(_LOOK_EVERY_S)
+        return 0
 
     def _close(self) -> None:
         self._parent.close()

@@ -1054,6 +1054,25 @@ def test_a_sandbox_that_cannot_be_built(mine: Box) -> None:
     assert "  try: omac sandbox run --explain OPTIONS -- true" in done.err
 
 
+KILLED_BUBBLEWRAP = """\
+import os
+from omac.adapters.sandbox import launch
+spawn = launch.UnderBubblewrap._spawn
+def killed(self, line):
+    child = spawn(self, line)
+    os.kill(child, 9)
+    return child
+launch.UnderBubblewrap._spawn = killed
+"""
+
+
+def test_a_bubblewrap_that_is_killed(mine: Box) -> None:
+    """The refusal names the signal, as of a system without memory, and blames no path."""
+    done = mine.host(*mine.changed(KILLED_BUBBLEWRAP, "true"))
+    assert (done.status, "omac: signal 9 killed bubblewrap" in done.err) == (7, True), done
+    assert "paths" not in done.err
+
+
 def test_reading_the_home_does_not_show_credentials(world: Box) -> None:
     """The option --read of the whole home shows it without credentials and histories."""
     world.give(world.home / ".ssh" / "id", "secret")
