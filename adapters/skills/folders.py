@@ -15,9 +15,11 @@ from omac.adapters.skills.digest_cache import LiveCode, LiveTrees
 from omac.adapters.skills.discovery import discover, global_roots, workdir_roots
 from omac.adapters.skills.paths import is_utf8
 from omac.adapters.skills.worker_pool import THREADS_MAX, Pool
+from omac.domain.kernel.exhaustion import is_exhaustion
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.meta import FoundSkill
+from omac.journal.folders import write_command
 
 CANONICAL = Pool("omac.canonical", per_key_max=THREADS_MAX)
 LOOKS = Pool("omac.looks")
@@ -109,8 +111,10 @@ def _canonical(path: str, roots: tuple[str, ...]) -> str:
             "not-a-directory", f"not a directory: {shown}; give the directory that holds it", fix=[_list_parent(path)]
         ) from None
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise Refusal("bad-request", f"{shown} cannot be read ({reason}); give a directory omac may read") from None
+        message = f"{shown} cannot be read ({error.strerror or type(error).__name__})"
+        if is_exhaustion(error):  # it says nothing about the directory
+            raise Refusal("state-unusable", message, fix=[write_command(error, path)]) from None
+        raise Refusal("bad-request", f"{message}; give a directory omac may read", fix=[_list_parent(path)]) from None
     if not is_utf8(folder):
         raise Refusal("bad-request", f"{printable(folder)} is not a UTF-8 path; rename the directory")
     return folder

@@ -1,3 +1,4 @@
+import errno
 import gc
 import hashlib
 import os
@@ -6,6 +7,7 @@ import shlex
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import msgspec
 import pytest
@@ -108,6 +110,17 @@ async def test_paths_that_are_no_project(tmp_path: Path, folders: SkillFolders, 
         await folders.canonical(path.replace("{tmp}", str(tmp_path)), [f"{tmp_path}/a"])
     assert caught.value.reason == reason
     assert caught.value.message.isprintable()
+
+
+async def test_a_shortage_of_descriptors(
+    tmp_path: Path, folders: SkillFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that has too many files open says so, and asks for no other directory."""
+    problem = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    monkeypatch.setattr("omac.adapters.skills.folders.canonical_folder", mock.Mock(side_effect=problem))
+    with pytest.raises(Refusal) as caught:
+        await folders.canonical(str(tmp_path), [])
+    assert (caught.value.reason, caught.value.fix[0].split("  #")[0]) == ("state-unusable", "ulimit -n 4096")
 
 
 async def test_a_path_of_the_wrong_type(folders: SkillFolders) -> None:
