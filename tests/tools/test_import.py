@@ -1,5 +1,6 @@
 """`omac import` imports the files and keychain of the omac written in Go, and nothing that an agent forges."""
 
+import errno
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import secretstorage
@@ -339,6 +341,17 @@ def test_a_dry_run_makes_no_state_directory(old: OldOmac, tmp_path: Path) -> Non
     assert done.status == 0, done
     assert "+ approval" in done.out
     assert not state.parent.exists()
+
+
+def test_a_copy_that_the_disk_refuses(old: OldOmac) -> None:
+    """A failure of omac's own disk is reported as one, nothing is recorded, and the same command then does its work."""
+    project = old.project("shop")
+    problem = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with mock.patch("omac.adapters.skills.staging.Staging.complete", side_effect=problem):
+        done = old.moves(project)
+    assert (done.status, f"  try: df -h {old.omac.state}" in done.err) == (5, True), done
+    assert old.omac.events() == []
+    assert old.moves(project).status == 0
 
 
 def test_a_second_run_does_nothing(old: OldOmac) -> None:

@@ -121,12 +121,13 @@ def _is_wanted(request: ImportRequest, groups: Sequence[ImportGroup]) -> bool:
 
 
 def _carry_out(request: ImportRequest, moved: ImportPlan, environment: Mapping[str, str]) -> list[Refusal]:
+    from omac.tools.cli.approve import recorded
     from omac.tools.cli.vault import make_usable
 
     with opened(environment, request.journal) as everything:
         if any(job.values.secrets for job in moved.jobs):
             make_usable(everything.stores, {trio.run(everything.stores.chosen)})
-        return trio.run(carry_out, moved, everything.registering, everything.credentials)
+        return recorded(everything, lambda: carry_out(moved, everything.registering, everything.credentials))
 
 
 def _show(workdir: str, groups: Sequence[ImportGroup]) -> None:
