@@ -130,9 +130,9 @@ def sweep(folder: int, prefix: str) -> None:
 
 
 def sync_folder(path: str) -> None:
-    """Flush the entries of a folder. Raises OSError."""
+    """Flush the entries of a folder behind a change that is made. Raises Unflushed, OSError."""
     with Descriptor(open_folder(path)) as folder:
-        os.fsync(folder)
+        flush(folder)
 
 
 def _draft(folder: int, content: bytes, mode: int, prefix: str) -> str:

@@ -76,6 +76,16 @@ def test_a_bridge(omac: Omac) -> None:
     assert "does not call omac" in omac.ok("bridge", "uninstall", "claude")
 
 
+def test_an_export(omac: Omac) -> None:
+    """An export that is whole, and in its place, is reported so."""
+    omac.ok("settings", "set", "git.refs", "branch")
+    folder = omac.folder / "evidence"
+    with failing_flush(omac.folder):
+        done = omac.run("export", "--out", str(folder))
+    require_reported(done, 5, folder)
+    omac.ok("export", "verify", str(folder), "--key", omac.ok("key", "show").splitlines()[0])
+
+
 @pytest.mark.full
 def test_a_passphrase(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new passphrase is reported as the one that opens the vault."""

@@ -22,6 +22,7 @@ from omac.domain.kernel.aggregate import Addressed
 from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
+from omac.domain.kernel.unflushed import Unflushed
 from omac.domain.skills.values import shown
 from omac.journal.bundle import (
     CHECKPOINT,
@@ -121,7 +122,10 @@ def export_evidence(
         draft.write(MANIFEST, text)
         draft.write(SIGNATURE, sign_note(digest_of(text), name, seed).encode())
         draft.finish(request.folder)
-    sync_folder(os.path.dirname(request.folder))
+    try:
+        sync_folder(os.path.dirname(request.folder))
+    except Unflushed as problem:
+        raise problem.refusal("state-unusable", request.folder, os.path.dirname(request.folder)) from None
     return Exported(request.folder, manifest)
 
 
