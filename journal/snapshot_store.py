@@ -5,7 +5,8 @@ Rules
 1. The journal is the truth. A snapshot counts while its journal has the same id, the same record at that position and
    the same last repair, and while it was written in the form that is asked for; else it is as if it were not there.
 2. Enough are kept to reach any position soon: those that lie APART positions from each other, and the newest.
-3. A snapshot is written in one step, 0600. One that cannot be written is left: the next to fold as far tries again.
+3. A snapshot is written in one step, 0600. One that cannot be written is left: the next to fold as far tries again. The
+   draft of a process that was killed goes with the next one that is written.
 
 The library has snapshots of single aggregates only; these are of all read models together.
 """
@@ -77,6 +78,7 @@ class SnapshotStore:
         draft = self.path(position) + f".{os.getpid()}"
         with contextlib.suppress(OSError):
             make_private(self._folder)
+            self._sweep()
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
                 with open(os.open(draft, flags, 0o600), "wb") as file:
@@ -87,6 +89,13 @@ class SnapshotStore:
                 return
             if before and before[-1] - (before[-2] if len(before) > 1 else 0) < APART:
                 self.remove(before[-1])
+
+    def _sweep(self) -> None:
+        """Remove the drafts of processes that were killed. One of a process that cannot be seen is written again."""
+        for name in os.listdir(self._folder):
+            pid = name[_NAME_DIGITS:].removeprefix(".")
+            if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+                os.unlink(os.path.join(self._folder, name))
 
     def remove(self, position: int) -> None:
         """Give a snapshot up."""

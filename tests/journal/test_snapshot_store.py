@@ -128,6 +128,17 @@ def test_damage_is_nothing(store_of: StoreOf, tmp_path: Path, journal: Journal, 
     assert list(store.newest(40)) == [(20, b"good")]
 
 
+def test_the_draft_of_a_process_that_was_killed(store_of: StoreOf, tmp_path: Path, journal: Journal) -> None:
+    """It goes with the next snapshot; that of a process which lives stays."""
+    store = store_of(tmp_path / "journal.db")
+    store.write(10, b"x")
+    left, living = (Path(f"{store.path(20)}.{pid}") for pid in (2**22 + 1, 1))  # no process has a pid so large
+    for draft in (left, living):
+        draft.write_bytes(b"half")
+    store.write(30, b"y")
+    assert (left.exists(), living.exists(), store.read(30)) == (False, True, b"y")
+
+
 def test_a_snapshot_that_cannot_be_written(store_of: StoreOf, tmp_path: Path, journal: Journal) -> None:
     """A snapshot that cannot be written is left out, and no part of it remains."""
     store = store_of(tmp_path / "journal.db")
