@@ -11,6 +11,7 @@ from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.unflushed import Unflushed
 from omac.services.kernel.execution import Execution
+from omac.services.kernel.made_changes import record_made
 
 
 class PlannedChange(Protocol):
@@ -45,10 +46,10 @@ async def change_installation(execution: Execution, file: str, planning: Plannin
         try:
             change.write()
         except Unflushed:
-            await execution.execute(aggregate, stream, installation.ReportInstalled(), PERSON)
+            await record_made(execution, aggregate, stream, installation.ReportInstalled(), file)
             raise
         except (OSError, Refusal) as problem:
             await execution.execute(aggregate, stream, installation.ReportNotInstalled(str(problem)), PERSON)
             raise
-        await execution.execute(aggregate, stream, installation.ReportInstalled(), PERSON)
+        await record_made(execution, aggregate, stream, installation.ReportInstalled(), file)
         return True

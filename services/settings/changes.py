@@ -11,6 +11,7 @@ from omac.domain.kernel.unflushed import Unflushed
 from omac.domain.settings import setting
 from omac.domain.settings.settings import Setting
 from omac.services.kernel.execution import Execution
+from omac.services.kernel.made_changes import record_made
 
 
 class Change(Protocol):
@@ -39,10 +40,10 @@ async def change_setting(execution: Execution, changing: Changing, named: Settin
         try:
             change.write()
         except Unflushed:
-            await execution.execute(setting.AGGREGATE, stream, setting.ReportChange(), PERSON)
+            await record_made(execution, setting.AGGREGATE, stream, setting.ReportChange(), named.name)
             raise
         except (OSError, Refusal) as problem:
             await execution.execute(setting.AGGREGATE, stream, setting.ReportFailure(str(problem)), PERSON)
             raise
-        await execution.execute(setting.AGGREGATE, stream, setting.ReportChange(), PERSON)
+        await record_made(execution, setting.AGGREGATE, stream, setting.ReportChange(), named.name)
         return True

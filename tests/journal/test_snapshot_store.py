@@ -129,7 +129,7 @@ def test_damage_is_nothing(store_of: StoreOf, tmp_path: Path, journal: Journal, 
 
 
 def test_the_draft_of_a_process_that_was_killed(store_of: StoreOf, tmp_path: Path, journal: Journal) -> None:
-    """It goes with the next snapshot; that of a process which lives stays."""
+    """Such a draft goes with the next snapshot; that of a process which lives stays."""
     store = store_of(tmp_path / "journal.db")
     store.write(10, b"x")
     left, living = (Path(f"{store.path(20)}.{pid}") for pid in (2**22 + 1, 1))  # no process has a pid so large

@@ -205,7 +205,7 @@ def test_an_outcome_that_the_journal_refused_is_recorded_by_the_same_command(
 
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "commit", refuse_outcomes)
-        with pytest.raises(Refusal, match="the disk is full"):
+        with pytest.raises(Refusal, match=r"serve\.unapproved is changed, but that is not recorded: the disk is full"):
             change(environment, "serve.unapproved", "allow")
     for _ in range(2):
         assert change(environment, "serve.unapproved", "allow") == 0
