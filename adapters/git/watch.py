@@ -187,8 +187,10 @@ class GitWatch:
             if mask & _IN_Q_OVERFLOW:
                 for path in (*self._folders, *self._projects):
                     self._watch(path)
-            elif mask & _IN_IGNORED:
+            elif mask & _IN_IGNORED:  # it is gone, and makes room
                 self._files.pop(watch, None)
+                self._watched.pop(watch, None)
+                self._of_git.discard(watch)
             elif watch in self._files:
                 for key in self._files[watch]:
                     changed.setdefault(key, False)

@@ -12,6 +12,7 @@ from adapters.git.boxed import host, note
 from polling import eventually
 
 from adapters.git import layouts
+from omac.adapters.git import watch
 from omac.adapters.git.inspection import Finding
 from omac.adapters.git.launch_record import record_of
 from omac.adapters.git.layout import GitChoices, lay_out
@@ -226,6 +227,21 @@ def test_a_storm(scene: Scene) -> None:
         scene.run("ln -s /etc .git/refs/heads/x")
         process.wait(60)
     eventually(lambda: not os.path.lexists(scene.workdir / ".git/refs/heads/x"), WITHIN_S, "the link is set aside")
+
+
+def test_folders_that_are_gone_make_room(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build makes and removes thousands of folders: those that are there now count."""
+    monkeypatch.setattr(watch, "WATCHES_MAX", 200)
+    scene.catch_up()
+    for _ in range(4):
+        scene.run("mkdir -p build/$(seq -s ' build/' 100)")
+        scene.catch_up()
+        scene.run("rm -r build")
+        scene.catch_up()
+    scene.run("mkdir late")
+    scene.catch_up()
+    scene.run("ln -s /etc late/.git")
+    eventually(lambda: _is_pointer(scene.workdir / "late/.git"), WITHIN_S, "the link is set aside")
 
 
 def test_what_is_not_the_programs_to_write(tmp_path: Path) -> None:
