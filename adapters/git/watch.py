@@ -67,9 +67,7 @@ class GitWatch:
         assert record.baseline is not None
         self._projects = record.projects
         self._folders = record.folders
-        self._inspection = Inspection(
-            record.projects, record.baseline, Budget(float("inf")), quarantine, while_running=True, closed=record.closed
-        )
+        self._inspection = Inspection(record, record.baseline, Budget(float("inf")), quarantine, while_running=True)
         self._packed = [PackedRefs(session) for session in record.sessions if not session.narrowed]
         self._watched: dict[int, str] = {}
         self._of_git: set[int] = set()  # those of folders in a git folder: there, every file is judged
