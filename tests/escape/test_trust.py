@@ -9,11 +9,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_omac import COMMAND, Omac, omac_in
+from real_omac import COMMAND, Omac
 from real_sandbox import SYSTEM_PYTHON, Box, Done, box, installed, readable_package
 from tiers import some
 
@@ -51,13 +50,6 @@ def world(world: Box) -> Box:
     """Return a user's world, with a project that is a repository."""
     host(world, "git init -q . && git commit -q --allow-empty -m first && mkdir src bin")
     return world
-
-
-@pytest.fixture
-def omac(tmp_path: Path) -> Iterator[Omac]:
-    """Yield an omac of the tests' own user."""
-    with omac_in(tmp_path) as made:
-        yield made
 
 
 def host(world: Box, script: str, **extra: str) -> Done:
@@ -226,8 +218,7 @@ def test_no_folder_is_named_where_none_can_be_written(world: Box) -> None:
 def test_a_server_has_loaded_everything_when_its_agent_begins(omac: Omac) -> None:
     """`omac start` imports nothing once its agent runs, even after a crash, a reload or errors that the agent causes.
     The agent could write such imports, as the interpreter is in the project."""
-    project = omac.project("p")
-    omac.approve(project)
+    project = omac.approved("p")
     mark = project / "begun"
     mark.touch()
     call = 'curl -s -o /dev/null -H "Authorization: Bearer $T" $OMAC_CONTROL_BASE/__omac__'
@@ -389,8 +380,7 @@ def test_an_interpreter_that_changed_needs_attention(omac: Omac) -> None:
 @pytest.mark.full
 def test_bubblewrap_of_the_project_does_not_begin_a_sidecar(omac: Omac) -> None:
     """A server makes a sidecar's namespace by the system's bwrap, not by a bwrap of the project, first on PATH."""
-    project = omac.project("p")
-    omac.approve(project)
+    project = omac.approved("p")
     fake, mark = project / "bin" / "bwrap", omac.folder / "MARK"
     fake.parent.mkdir()
     fake.write_text(FAKE.format(mark=mark, real=shutil.which("bwrap")))

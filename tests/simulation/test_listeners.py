@@ -232,16 +232,15 @@ def test_without_a_descriptor_omac_restores_its_folder_later(scene: Scene, name:
 
 
 @pytest.mark.full
-def test_without_a_descriptor_from_the_beginning(tmp_path: Path) -> None:
+def test_without_a_descriptor_from_the_beginning(omac: Omac) -> None:
     """A server that loses its descriptors while it loads what it needs later goes on."""
-    with omac_in(tmp_path) as omac:
-        serving = omac.serve()
-        pid = serving.process.pid
-        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
-        stays(lambda: serving.process.poll() is None, 1.0, "omac")
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
-        eventually(lambda: serving.call("status").status == 200, 10.0, "the control plane")
+    serving = omac.serve()
+    pid = serving.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    stays(lambda: serving.process.poll() is None, 1.0, "omac")
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    eventually(lambda: serving.call("status").status == 200, 10.0, "the control plane")
 
 
 @pytest.mark.full

@@ -251,8 +251,7 @@ def test_without_omac_running(omac: Omac, installed: dict[str, str]) -> None:
 
 def test_with_a_server(omac: Omac, installed: dict[str, str]) -> None:
     """A session of an agent that a user launched gets its skills, a token of its own, and an end."""
-    project = omac.project("p")
-    omac.approve(project)
+    project = omac.approved("p")
     omac.serve()
     variables, folder = project / "env", project / "sub"
     folder.mkdir()

@@ -56,7 +56,7 @@ class Keeper:
 @pytest.fixture
 def used(omac: Omac) -> Omac:
     """Return a host whose next run has something to sign."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     called_often(omac, WORTH)
     return omac
 

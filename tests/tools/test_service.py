@@ -69,8 +69,7 @@ def managed(omac: Omac, script: str, *drop_in: str) -> subprocess.CompletedProce
 @pytest.mark.full
 def test_the_documented_unit(omac: Omac) -> None:
     """A service is ready when systemctl returns, starts again after a kill, and ends in order, its sidecars first."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     key = Path(omac.environment["HOME"]) / ".config/omac/vault.key"
     key.parent.mkdir(parents=True)
     omac.ok("vault", "init", "--key-file", str(key))

@@ -29,8 +29,7 @@ mkdir -p ~/.cache/some && echo x > ~/.cache/some/file
 @pytest.fixture
 def shop(omac: Omac) -> Path:
     """A repository with a commit and an approved skill."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-qm", "begin")):
         subprocess.run(
             ["git", "-c", "user.name=p", "-c", "user.email=p@q", "-C", str(project), *words],

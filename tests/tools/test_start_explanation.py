@@ -23,9 +23,7 @@ def shop(omac: Omac) -> Path:
         program = folder / name
         program.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\" > arguments\nenv > variables\n")
         program.chmod(0o755)
-    project = omac.project("shop")
-    omac.approve(project)
-    return project
+    return omac.approved("shop")
 
 
 def names(text: str) -> set[str]:

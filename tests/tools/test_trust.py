@@ -71,8 +71,7 @@ def test_the_name_of_a_skill_is_no_folder(omac: Omac) -> None:
 
 def test_a_changed_skill_is_shown_by_its_difference(omac: Omac) -> None:
     """A changed skill is shown as its difference to the approved copy; then the new code is approved."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     program = project / ".agents/skills/echo/sidecar.py"
     program.write_text(program.read_text() + "# changed\x1b[2J\n")
     done = trust(omac, project, *YES)
@@ -88,8 +87,7 @@ def test_a_changed_skill_is_shown_by_its_difference(omac: Omac) -> None:
 def test_an_approved_copy_that_is_lost(omac: Omac, damage: Callable[[Path], object]) -> None:
     """A skill whose approved copy is missing or changed is not approved anywhere. `omac trust` makes the copy again of
     the same files without a question, and so does the command that the list names; of other files it asks."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     (copy,) = (path for path in (omac.state / "frozen").iterdir() if path.is_dir())
     damage(copy)
     command = f"omac approve echo --workdir {project} --hash sha256:{copy.name}"
@@ -286,8 +284,7 @@ def test_an_interrupt_is_the_pagers(omac: Omac) -> None:
 
 def test_nothing_to_do(omac: Omac) -> None:
     """A project whose skills are approved needs no terminal; for one without skills omac proposes how to begin."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     assert "echo: approved already" in omac.ok("trust", str(project))
     empty = omac.root / "empty"
     empty.mkdir()

@@ -81,8 +81,7 @@ def test_a_session_activates_by_the_bridge(house: Omac, server: Serving) -> None
 def test_a_session_is_ended_by_the_bridge_and_a_directory_is_not(house: Omac, server: Serving) -> None:
     """The bridge ends one session: the other session and the directory stay active. The journal records the end. The
     bridge's call to deactivate the whole directory is refused."""
-    project = house.project("ended")
-    house.approve(project)
+    project = house.approved("ended")
     ended, remaining = (
         bridge(server, "activate", {"dir": str(project), "session": each}).json() for each in ("e1", "e2")
     )
