@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polling import eventually
+from programs import program_at
 
 from omac.adapters.files.state import StateDir
 from omac.domain.kernel.event import Recorded
@@ -240,6 +241,13 @@ class Omac:
         """Start `omac serve --no-inner --json --root R`, and return it when it is ready."""
         line = ("serve", "--no-inner", "--json", "--root", str(self.root), *arguments)
         return self.start(*line, extra=extra, within=within).await_ready()
+
+    def program(self, name: str, text: str) -> Path:
+        """Put a program on PATH, before others of that name, and return its folder."""
+        folder = program_at(self.folder / "bin" / name, text).parent
+        if not self.environment["PATH"].startswith(f"{folder}:"):
+            self.environment["PATH"] = f"{folder}:{self.environment['PATH']}"
+        return folder
 
     def project(self, name: str, *skills: str) -> Path:
         """Make a project with copies of the echo skill under these names (its own if none is given)."""

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from machine import cpu_s
 from polling import eventually, stays
 from real_omac import Omac, Serving, curl, omac_in
 from streaming_skill import META, PROGRAM
@@ -263,12 +264,6 @@ def test_threads_that_run_out_are_waited_for(scene: Scene) -> None:
     stderr = scene.server.said()
     assert "waits for threads" in stderr
     assert "Traceback" not in stderr
-
-
-def cpu_s(pid: int) -> float:
-    """Return the processor's time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def idle_threads(pid: int) -> list[str]:

@@ -15,7 +15,7 @@ from contract.launches import Program
 from real_omac import Omac, Serving, curl, omac_in
 from started import LOOP, started
 from tiers import some
-from tools.test_seal_command import Killed
+from tools.test_seal_command import Killed, reset
 from tools.test_snapshots import called_often
 
 from omac.domain.kernel.ids import workdir_id
@@ -74,8 +74,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, P
 def host(original: tuple[Omac, Path]) -> Omac:
     """Return the original host with its state as it was in the beginning."""
     omac, copy = original
-    shutil.rmtree(omac.state)
-    shutil.copytree(copy, omac.state, symlinks=True)
+    reset(omac, copy)
     return omac
 
 

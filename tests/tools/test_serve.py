@@ -20,6 +20,7 @@ import pytest
 import trio
 from held_bubblewrap import held
 from polling import eventually, stays
+from programs import omac_at
 from real_omac import CURL, Omac, Serving, curl, omac_in
 from tools.test_snapshots import called_often
 
@@ -251,14 +252,7 @@ def test_an_unapproved_skill_comes_online_by_the_fix_it_names(house: Omac, serve
     assert "not host-approved" in answer.body
 
     (fix,) = skill["fix"]
-    scripts = house.folder / "bin"
-    scripts.mkdir()
-    command = scripts / "omac"
-    command.write_text(
-        f'#!/bin/sh\nexec {json.dumps(sys.executable)} -c "from omac.tools.entry import main; main()" "$@"\n'
-    )
-    command.chmod(0o755)
-    path = {"PATH": f"{scripts}:{house.environment['PATH']}"}
+    path = {"PATH": f"{omac_at(house.folder / 'bin' / 'omac').parent}:{house.environment['PATH']}"}
     subprocess.run(["/bin/sh", "-c", fix], check=True, cwd="/", env=house.environment | path, capture_output=True)
 
     eventually(lambda: curl(f"{base}/status").status == 200, 20.0, "the approved skill to be ready")

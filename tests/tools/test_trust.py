@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from programs import program_at
 from real_omac import Done, Omac
 from valued_skill import typed, valued, with_vault
 
@@ -121,8 +122,7 @@ def test_an_interpreter_that_is_another_program(omac: Omac) -> None:
     """A skill whose interpreter was replaced is not approved anywhere; `omac trust` asks, and the command that the list
     names approves it with the present one."""
     project, program = omac.root / "shop", omac.folder / "own-python"
-    program.write_text("#!/bin/sh\nexec python3 sidecar.py\n")
-    program.chmod(0o755)
+    program_at(program, "#!/bin/sh\nexec python3 sidecar.py\n")
     omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: [{program}, x]\n")
     omac.approve(project)
     program.write_text("#!/bin/sh\nexec python3 -I sidecar.py\n")
@@ -142,9 +142,7 @@ def test_an_interpreter_that_is_another_program(omac: Omac) -> None:
 def test_an_interpreter_that_agents_of_a_server_may_change(omac: Omac) -> None:
     """The list says of an interpreter below a server's root what the server says, and approving it again is refused."""
     project, program = omac.root / "shop", omac.root / "tools" / "own-python"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\nexec python3 sidecar.py\n")
-    program.chmod(0o755)
+    program_at(program, "#!/bin/sh\nexec python3 sidecar.py\n")
     omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: [{program}, x]\n")
     omac.ok("approve", "echo", cwd=project)
     assert states(omac, project) == {"echo": "approved"}
@@ -174,9 +172,7 @@ def test_a_program_in_the_tool_cache_of_an_agent(omac: Omac, command: str) -> No
 def test_a_program_in_the_own_folder_of_an_agent(omac: Omac, folder: str, status: int, command: str) -> None:
     """A program that lies where an agent keeps its files is one that it may change, unless its sandbox pins it."""
     script = Path(omac.environment["HOME"]) / folder / ("x.py" if "python" in command else "x")
-    script.parent.mkdir(parents=True, exist_ok=True)
-    script.write_text("#!/bin/sh\n")
-    script.chmod(0o755)
+    program_at(script, "#!/bin/sh\n")
     project = omac.root / "shop"
     omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: {command.format(script)}\n")
     done = omac.run("approve", "echo", cwd=project, within=("env",))
