@@ -69,8 +69,8 @@ class GitWatch:
         self._projects = record.projects
         self._folders = record.folders
         self._quarantine = quarantine
+        self._record = record
         self._baseline = record.baseline
-        self._closed = frozenset(record.closed)
         self._moved: list[Finding] = []
         self._inspection = self._begun_inspection()
         self._packed = [PackedRefs(session) for session in record.sessions if not session.narrowed]
@@ -112,10 +112,7 @@ class GitWatch:
         return self._moved
 
     def _begun_inspection(self) -> Inspection:
-        return Inspection(
-            self._projects, self._baseline, Budget(float("inf")), self._quarantine, while_running=True,
-            closed=self._closed,
-        )  # fmt: skip
+        return Inspection(self._record, self._baseline, Budget(float("inf")), self._quarantine, while_running=True)
 
     def _keep_moved(self) -> None:
         """Remember what was set aside, and forget the rest of what was judged."""

@@ -104,9 +104,9 @@ class LandlockOnly:
 
     def _installed(self) -> list[str]:
         """Return the command that installs bubblewrap, where it is missed."""
-        from omac.adapters.sandbox.probes import install_command
+        from omac.adapters.sandbox.probes import install_bubblewrap
 
-        return [install_command("bubblewrap")] if self._is_substitute else []
+        return [install_bubblewrap()] if self._is_substitute else []
 
 
 Backend = Bubblewrap | LandlockOnly
@@ -121,9 +121,9 @@ def chosen(request: SandboxRequest, policy: Policy) -> Backend:
         return Bubblewrap(program)
     if request.backend == "auto":
         return LandlockOnly(weaker_git=request.weaker_git, is_substitute=True)
-    from omac.adapters.sandbox.probes import install_command
+    from omac.adapters.sandbox.probes import install_bubblewrap
 
-    raise Refusal("sandbox-unavailable", MISSING, fix=[install_command("bubblewrap"), "omac sandbox doctor"])
+    raise Refusal("sandbox-unavailable", MISSING, fix=[install_bubblewrap(), "omac sandbox doctor"])
 
 
 def namespaced(backend: str) -> bool:

@@ -165,7 +165,7 @@ def launch_of(
     workdir: str,
     roots: Sequence[str] = (),
     sandbox: SandboxRequest,
-    sandboxed: bool = True,
+    sandboxed: bool,
 ) -> AgentLaunch:
     """Return the launch. `command` is that of the agent, `words` the words after `--` (None: no `--`), `sandbox` the
     request of the sandbox options. Raises Refusal: misuse, command-not-found, command-not-executable,

@@ -3,18 +3,16 @@
 import os
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from adapters.git.boxed import host, note
+from adapters.git.boxed import host, noted
 from polling import eventually
 
 from adapters.git import layouts
 from omac.adapters.git import inspection, watch
 from omac.adapters.git.inspection import Budget, Finding, Inspection
-from omac.adapters.git.launch_record import record_of
 from omac.adapters.git.layout import GitChoices, lay_out
 from omac.adapters.git.quarantine import Quarantine
 from omac.adapters.git.watch import GitWatch
@@ -30,9 +28,7 @@ class Scene:
         self.home.mkdir()
         self.workdir = builder(base, self.home)
         layout = lay_out(str(self.workdir), GitChoices(), str(self.home))
-        record = record_of("launch", [layout], time.time_ns(), fence=True)
-        record.baseline = note(layout)
-        self._watch = GitWatch(record, Quarantine(f"{self.home}/state", "launch"))
+        self._watch = GitWatch(noted(layout), Quarantine(f"{self.home}/state", "launch"))
         self._watch.start()
         self._links: list[str] = []
 
