@@ -192,7 +192,7 @@ def restore(
     try:
         _move_log(path)
         if os.path.lexists(path) or _holds_anything(path + "-wal") or os.path.lexists(folder_of(path)):
-            kept = _free(path, _KEPT)
+            kept = _free(path)
         for suffix in reversed(_ALL):  # the log first: beside a journal that is lost it would be applied to the copy
             with contextlib.suppress(FileNotFoundError):
                 if kept:
@@ -300,11 +300,11 @@ def _holds_anything(path: str) -> bool:
         return False
 
 
-def _free(path: str, why: str) -> str:
+def _free(path: str) -> str:
     number = 1
-    while any(os.path.lexists(f"{path}.{why}-{number}{suffix}") for suffix in _ALL):
+    while any(os.path.lexists(f"{path}.{_KEPT}-{number}{suffix}") for suffix in _ALL):
         number += 1
-    return f"{path}.{why}-{number}"
+    return f"{path}.{_KEPT}-{number}"
 
 
 def _unwritable(path: str, error: OSError) -> Refusal:

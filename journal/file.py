@@ -240,7 +240,7 @@ def beyond_repair(refusal: Refusal, path: str) -> Refusal:
     return Refusal(refusal.reason, refusal.message, fix=[*other, restore, aside])
 
 
-def none_yet(path: str, mark: Mark | None = None) -> Refusal:
+def none_yet(path: str, mark: Mark | None) -> Refusal:
     """Return the refusal of a path at which no journal exists. Raises it (journal-lost) where there was one."""
     if mark is not None:
         mark.require_unmarked()

@@ -3,11 +3,16 @@
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import tiers
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from real_omac import Omac
 
 _TESTS = Path(__file__).parent
 _ORDER = {"simulation": 0, "projections": 2, "domain": 2}  # others: 1
@@ -57,3 +62,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     full = [item for item in items if item.get_closest_marker("full")]
     config.hook.pytest_deselected(items=full)
     items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+@pytest.fixture
+def omac(tmp_path: Path) -> Iterator["Omac"]:
+    """Yield an omac of this test's own; no server runs yet."""
+    from real_omac import omac_in  # once the tier is chosen
+
+    with omac_in(tmp_path) as own:
+        yield own

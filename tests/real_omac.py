@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polling import eventually
+from programs import program_at
 
 from omac.adapters.files.state import StateDir
 from omac.domain.kernel.event import Recorded
@@ -241,6 +242,13 @@ class Omac:
         line = ("serve", "--no-inner", "--json", "--root", str(self.root), *arguments)
         return self.start(*line, extra=extra, within=within).await_ready()
 
+    def program(self, name: str, text: str) -> Path:
+        """Put a program on PATH, before others of that name, and return its folder."""
+        folder = program_at(self.folder / "bin" / name, text).parent
+        if not self.environment["PATH"].startswith(f"{folder}:"):
+            self.environment["PATH"] = f"{folder}:{self.environment['PATH']}"
+        return folder
+
     def project(self, name: str, *skills: str) -> Path:
         """Make a project with copies of the echo skill under these names (its own if none is given)."""
         project = self.root / name
@@ -265,6 +273,12 @@ class Omac:
         """Approve skills of a project."""
         for skill in skills or ("echo",):
             self.ok("approve", skill, "--workdir", str(project))
+
+    def approved(self, name: str, *skills: str) -> Path:
+        """Make a project as `project` does, and approve its skills."""
+        project = self.project(name, *skills)
+        self.approve(project, *skills)
+        return project
 
     def audit(self, *arguments: str) -> list[dict[str, Any]]:
         """Return the accesses, as `omac audit --json` has them."""

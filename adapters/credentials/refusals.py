@@ -21,10 +21,10 @@ def locked() -> Refusal:
     return Refusal("keychain-locked", "the system's keychain is locked", fix=["omac unlock"])
 
 
-def still_locked(by_hand: str) -> Refusal:
-    """Return the refusal for a keychain that is locked even after its prompt; the command `by_hand` unlocks it."""
+def still_locked() -> Refusal:
+    """Return the refusal for a keychain that is locked even after its prompt."""
     message = "the system's keychain is still locked: its prompt was dismissed, or could not be shown here"
-    return Refusal("keychain-locked", message, fix=[by_hand])
+    return Refusal("keychain-locked", message, fix=[UNLOCK_BY_HAND])
 
 
 def timed_out(seconds: float) -> Refusal:

@@ -110,7 +110,7 @@ class SecretService:
                 with suppress(*MISSHAPEN):  # daemons differ in the result of a prompt that was dismissed
                     default.unlock()
                 if default.is_locked():
-                    raise refusals.still_locked(refusals.UNLOCK_BY_HAND)
+                    raise refusals.still_locked()
 
     @contextmanager
     def _conversation(self, *, prompting: bool = False) -> Iterator[BoundedConnection]:

@@ -48,7 +48,6 @@ class SecretStores:
         *,
         choose_once: bool = False,
         timeout_s: float = TIMEOUT_S,
-        prompt_timeout_s: float = PROMPT_TIMEOUT_S,
         keychain: Keychain | None = None,
     ) -> None:
         self.vault = Vault(os.path.join(state_path, state_paths.VAULT), lock_wait_s=LOCK_SHARE * timeout_s)
@@ -57,7 +56,6 @@ class SecretStores:
         self._keychain_only = choice == KEYCHAIN
         self._choose_once = choose_once
         self._timeout_s = timeout_s
-        self._prompt_timeout_s = prompt_timeout_s
         self._keychain = keychain
         self._given_key: VaultKey | None = None
         self._threads = {store: trio.CapacityLimiter(THREADS_MAX) for store in (KEYCHAIN, VAULT)}
@@ -108,7 +106,7 @@ class SecretStores:
         was given and does not fit is forgotten. Raises Refusal (as the port, keychain-locked, vault-locked).
         """
         if _known(store) == KEYCHAIN:
-            await self._in_keychain(lambda keychain: keychain.unlock(), self._prompt_timeout_s)
+            await self._in_keychain(lambda keychain: keychain.unlock(), PROMPT_TIMEOUT_S)
             return
         try:
             await self._run(VAULT, lambda: self.vault.check(self._key()))
@@ -158,7 +156,7 @@ class SecretStores:
             return self._keychain
         from omac.adapters.credentials.secret_service import SecretService  # late: a start without it need not load it
 
-        return SecretService(self._environment, timeout_s=self._timeout_s, prompt_timeout_s=self._prompt_timeout_s)
+        return SecretService(self._environment, timeout_s=self._timeout_s, prompt_timeout_s=PROMPT_TIMEOUT_S)
 
     async def _in_keychain(
         self, work: Callable[[Keychain], T], timeout_s: float | None = None, *, instead: bool = True

@@ -18,7 +18,7 @@ SPOOL = "spool"  # in the state directory, of the journal that lies in it
 NAME_DIGITS = 16
 
 
-def journal_named(state: str, environment: Mapping[str, str], flag: str | None = None) -> str:
+def journal_named(state: str, environment: Mapping[str, str], flag: str | None) -> str:
     """Return the journal's path: the flag, else $OMAC_JOURNAL, else journal.db in `state`. Raises Refusal for a URL."""
     chosen = flag or environment.get("OMAC_JOURNAL") or os.path.join(state, "journal.db")
     if "://" in chosen:

@@ -22,10 +22,11 @@ from omac.domain.kernel.terminal_escaping import named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
 
     from omac.adapters.git.entry import Entry
     from omac.adapters.git.git_place import GitPlace
+    from omac.adapters.git.launch_record import Record
     from omac.adapters.git.quarantine import Quarantine
     from omac.adapters.git.stamp import Stamp
 
@@ -189,32 +190,27 @@ def _shortened(path: str, characters_max: int) -> str:
 
 class Inspection:
     """One pass. `baseline` is filled at launch, and read at the end, when there is a `quarantine`, or `while_running`:
-    then only what must not wait for the end is judged. Of the `projects`, those that are `kept` are an agent's own;
-    what is `closed` in them is left alone, and settings name what is `named`. Nobody inspects what is below `unjudged`
-    folders, which programs write, too."""
+    then only what must not wait for the end is judged. What is `closed` is left alone, and no link may lead into
+    `unjudged` folders; see Record."""
 
     def __init__(
         self,
-        projects: tuple[str, ...],
+        record: Record,
         baseline: Baseline,
         budget: Budget,
         quarantine: Quarantine | None = None,
         *,
         while_running: bool = False,
-        kept: tuple[str, ...] = (),
-        closed: Iterable[str] = (),
-        named: Mapping[str, str] | None = None,
-        unjudged: tuple[str, ...] = (),
     ) -> None:
-        self.projects = projects
+        self.projects = record.projects
         self.baseline = baseline
         self.budget = budget
         self.quarantine = quarantine
         self.while_running = while_running
-        self.kept = kept
-        self.closed = frozenset(closed)
-        self.named = named or {}  # who obeys it, by path
-        self.unjudged = unjudged
+        self.kept = record.kept
+        self.closed = frozenset(record.closed)
+        self.named = record.named
+        self.unjudged = record.unjudged
         self.is_hurried = self.is_cut = False
         self.by_themselves: frozenset[str] = frozenset()  # git folders that the launch knew
         self.findings: list[Finding] = []
@@ -222,6 +218,7 @@ class Inspection:
         self.gits: set[str] = set()  # their paths
         self.changed: set[str] = set()  # of those whose index has changed
         self.marked = 0  # the sum of digests of all folders that have some of what makes a folder git's own
+        self.announced: set[tuple[str, str]] = set()  # git folders that are new and reported, each with its worktree
         self.worktrees: dict[str, set[str]] = {}  # folders whose `.git` names a git folder, by that
         self.pinned: frozenset[str] = frozenset()  # what settings name
         self.relative: dict[str, tuple[str, ...]] = {}  # the same, relative to the main worktree, by its git folder

@@ -12,74 +12,55 @@ from omac.adapters.git.inspection import Baseline, Budget, Exhausted, Finding, I
 from omac.adapters.git.layout import BEHIND_A_LINK
 from omac.adapters.git.open_folder import opened_root, put
 from omac.adapters.git.quarantine import Quarantine
-from omac.adapters.git.stamp import node_of
+from omac.adapters.git.stamp import birth_of, node_of
 from omac.adapters.git.worktree_scan import WorktreeScan
 from omac.domain.git.folder import WHOLE, Folder
 from omac.domain.kernel.sizes import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
+
+    from omac.adapters.git.launch_record import Record
 
 SECONDS_MAX = 35.0  # of one inspection at the end, of all projects of a launch; HURRIED_SECONDS_MAX may follow
 FIRST_SECONDS_MAX = 20.0  # of the one at launch: what it does not reach counts as new
 
 
-def note(
-    projects: tuple[str, ...],
-    folders: Mapping[str, Folder],
-    since_ns: int,
-    kept: tuple[str, ...] = (),
-    closed: Iterable[str] = (),
-    *,
-    named: Mapping[str, str] | None = None,
-    unjudged: tuple[str, ...] = (),
-) -> Baseline:
-    """Return what is there at launch, in the projects and the git folders that the program will be able to write; of
-    the projects, those that are `kept` are an agent's own, and what is `closed` cannot be written after all. Settings
-    name what is `named`, by whom it is obeyed; nobody inspects what is in `unjudged` folders."""
-    baseline = Baseline(since_ns)
-    for path, folder in folders.items():
-        if folder.worktree in projects and (commit := tracked_files.commit_of(path, folder.common)):
+def note(record: Record) -> Baseline:
+    """Return what is there at launch, in the projects and the git folders that the program will be able to write."""
+    for copy in record.copies:
+        copy.note()
+    record.closed = {path: birth for path in record.closed if (birth := birth_of(path))}
+    baseline = Baseline(record.began_ns)
+    for path, folder in record.folders.items():
+        if folder.worktree in record.projects and (commit := tracked_files.commit_of(path, folder.common)):
             baseline.commits[folder.worktree] = commit
-    inspection = Inspection(
-        projects, baseline, Budget(FIRST_SECONDS_MAX), kept=kept, closed=closed, named=named, unjudged=unjudged
-    )
-    _inspect(inspection, folders)
+    inspection = Inspection(record, baseline, Budget(FIRST_SECONDS_MAX))
+    _inspect(inspection, record.folders)
     checkouts.note(inspection)
     baseline.is_whole = baseline.is_whole and not inspection.is_cut
     return baseline
 
 
-def act(
-    projects: tuple[str, ...],
-    folders: Mapping[str, Folder],
-    baseline: Baseline,
-    quarantine: Quarantine,
-    budget: Budget | None = None,
-    kept: tuple[str, ...] = (),
-    closed: Iterable[str] = (),
-    *,
-    named: Mapping[str, str] | None = None,
-    unjudged: tuple[str, ...] = (),
-) -> list[Finding]:
-    """Judge what the program left, set aside what the grammar does not allow, and return what a person should know. No
-    link may lead to a folder below those that are `unjudged`."""
-    inspection = Inspection(
-        projects, baseline, budget or Budget(SECONDS_MAX), quarantine, kept=kept, closed=closed, named=named,
-        unjudged=unjudged,
-    )  # fmt: skip
+def act(record: Record, quarantine: Quarantine, budget: Budget) -> list[Finding]:
+    """Judge what the program left, set aside what the grammar does not allow, and return what a person should know."""
+    baseline = record.baseline
+    assert baseline is not None
+    inspection = Inspection(record, baseline, budget, quarantine)
     try:
-        _inspect(inspection, folders)
+        _inspect(inspection, record.folders)
         _judge_checkouts(inspection)
     finally:
         quarantine.close()
     obeyed = sorted(inspection.obeyed, key=lambda file: (file[1].count("/"), file))  # the project's own before vendor's
-    inspection.findings += tracked_files.described(obeyed, folders, baseline.commits, baseline.obeyed)
+    inspection.findings += tracked_files.described(
+        obeyed, record.folders, baseline.commits, baseline.obeyed, inspection.worktrees
+    )
     if inspection.unlisted:
         more = counted(inspection.unlisted, "more finding is", "more findings are") + " not listed"
         more += f"; what was set aside is in {quarantine.path}"
-        inspection.findings.append(Finding(projects[0], more))
+        inspection.findings.append(Finding(record.projects[0], more))
     return inspection.findings
 
 

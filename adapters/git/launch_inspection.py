@@ -14,7 +14,6 @@ import time
 from omac.adapters.git.launch_record import merged, record_of
 from omac.adapters.git.layout import copy_back
 from omac.adapters.git.pending import DueInspection, Pending
-from omac.adapters.git.stamp import birth_of
 from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
@@ -102,13 +101,7 @@ class LaunchInspection:
         from omac.adapters.git import inspections, quarantine, watch  # noqa: F401  # before a program can change them
         from omac.adapters.linux.background import Background
 
-        for copy in record.copies:
-            copy.note()
-        record.closed = {path: birth for path in record.closed if (birth := birth_of(path))}
-        baseline = inspections.note(
-            record.projects, record.folders, record.began_ns, record.kept, record.closed, named=record.named,
-            unjudged=record.unjudged,
-        )  # fmt: skip
+        baseline = inspections.note(record)
         self._pending.complete(record, baseline)
         self._flushing.append(Background(lambda: self._pending.flush(record)))
         return baseline.is_whole
@@ -273,15 +266,11 @@ def _at_end(due: list[Record], whole: Record, name: str, state: str, report: Cal
     from omac.adapters.git.inspection import Budget, Finding
     from omac.adapters.git.quarantine import Quarantine
 
-    assert whole.baseline is not None
     replaced = {path: REPLACED for record in due if record.baseline is not None for path in record.replaced()}
     raise_descriptor_limit(DESCRIPTORS)
     budget = Budget(inspections.SECONDS_MAX)
     with _interruptible(budget, report):
-        findings = inspections.act(
-            whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept, whole.closed,
-            named=whole.named, unjudged=whole.unjudged,
-        )  # fmt: skip
+        findings = inspections.act(whole, Quarantine(state, name), budget)
         refused = copy_back(whole.sessions, whole.narrowed, whole.copies)
     return [*(Finding(path, what) for path, what in (*refused, *replaced.items())), *findings]
 

@@ -55,7 +55,7 @@ def system_entries(environment: Mapping[str, str], uid: int, writable: Sequence[
             if os.path.isdir(path):
                 entries.append(Entry(path, READ, "the system"))
     if uid == 0:
-        entries += [Entry(path, DENY, "only root may read it") for path in _only_for_root(SETTINGS_OF_SYSTEM)]
+        entries += [Entry(path, DENY, "only root may read it") for path in _only_for_root()]
     for path in LED_OUT_OF_ETC:
         entries += readable(path, "the system")
     for name in CERTIFICATES:
@@ -195,12 +195,12 @@ def _access_around(path: str, entries: Sequence[Entry]) -> str:
     return access_at((entry for entry in entries if entry.access != LINK), path)
 
 
-def _only_for_root(folders: Iterable[str]) -> list[str]:
-    """Return the paths below `folders` that other users may not read; past ENTRIES_MAX, each folder that was not
+def _only_for_root() -> list[str]:
+    """Return the paths in SETTINGS_OF_SYSTEM that other users may not read; past ENTRIES_MAX, each folder that was not
     searched. Folders that lie higher are searched first."""
     paths: list[str] = []
     left = ENTRIES_MAX
-    waiting = [folder for folder in folders if os.path.isdir(folder) and not os.path.islink(folder)]
+    waiting = [folder for folder in SETTINGS_OF_SYSTEM if os.path.isdir(folder) and not os.path.islink(folder)]
     while waiting and left > 0:
         below_it: list[str] = []
         for folder in waiting:

@@ -35,7 +35,7 @@ class ControlGroupFolder:
     Without version 2 the folder is empty. `older` are the controllers that belong to version 1, unused here.
     """
 
-    def __init__(self, folder: str = "", own: str = "", older: Sequence[str] = (), trouble: str = "") -> None:
+    def __init__(self, folder: str = "", own: str = "", *, older: Sequence[str], trouble: str = "") -> None:
         self.folder = folder
         self.own = own
         self.older = older
@@ -196,7 +196,7 @@ def _beside(mount: str, inside: str, older: Sequence[str]) -> ControlGroupFolder
     """A cgroup with processes deals nothing out to those below it, so the new one stands beside omac's."""
     own = f"{mount}/{inside}" if inside else ""
     folder = own.rpartition("/")[0] or mount
-    return ControlGroupFolder(folder, own, older, _trouble(folder, inside))
+    return ControlGroupFolder(folder, own, older=older, trouble=_trouble(folder, inside))
 
 
 def _trouble(folder: str, inside: str) -> str:

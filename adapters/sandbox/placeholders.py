@@ -90,7 +90,7 @@ class Placeholders:
         with open(os.dup(self._list), "rb") as file:
             file.seek(0)
             content = file.read()
-        if self._is_at(self._lock, LOCK):
+        if self._holds_lock():
             _remove_unchanged(content)
             os.unlink(f"{self._state}/{LIST}")
         elif os.path.lexists(f"{self._state}/{LOCK}"):
@@ -101,10 +101,10 @@ class Placeholders:
         else:
             _remove_unchanged(content)
 
-    def _is_at(self, descriptor: int, name: str) -> bool:
-        """Return whether a file of the state directory is the one that is open."""
+    def _holds_lock(self) -> bool:
+        """Return whether the lock of the state directory is the file that is open."""
         try:
-            return os.path.samestat(os.fstat(descriptor), os.lstat(f"{self._state}/{name}"))
+            return os.path.samestat(os.fstat(self._lock), os.lstat(f"{self._state}/{LOCK}"))
         except FileNotFoundError:
             return False
 

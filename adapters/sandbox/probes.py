@@ -148,9 +148,9 @@ def _limit(name: str) -> LimitFact:
         return LimitFact(name, trouble=refusal.message, fix=refusal.fix)
 
 
-def install_command(package: str) -> str:
-    """Return the command that installs a package on this machine."""
-    return install(package, _distribution(), os.geteuid())
+def install_bubblewrap() -> str:
+    """Return the command that installs bubblewrap on this machine."""
+    return install("bubblewrap", _distribution(), os.geteuid())
 
 
 def _distribution() -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from omac.adapters.skills.reading import read_tree
 from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
 from omac.domain.harness.commands import SCRIPTS
 from omac.domain.harness.harness import SHARED_BASE
+from omac.domain.harness.table import BASES
 from omac.domain.kernel.refusal import quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.document import below
@@ -29,12 +30,12 @@ PORT_VARIABLES = ("$SIDECAR_PORT", "${SIDECAR_PORT}")
 FIRST_LINE_BYTES_MAX = 256  # as the kernel
 
 
-def skills_below(directory: str, bases: Sequence[str]) -> list[str]:
+def skills_below(directory: str) -> list[str]:
     """Return the skill folders to check: the canonical directory itself, or those of the project that it is."""
     if _has(directory, GUIDE_FILE):
         return [directory]
     folders = []
-    for base in bases:
+    for base in BASES:
         folder = os.path.join(directory, f".{base}", "skills")
         try:
             names = sorted(os.listdir(folder))

@@ -116,9 +116,7 @@ def report(findings: tuple[Diagnosis, ...]) -> Iterator[str]:
             yield f"  try: {command}"
 
 
-def diagnose_bubblewrap(
-    output: str, sysctls: Mapping[str, str], *, uid: int, bwrap: str = "/usr/bin/bwrap", container: str = ""
-) -> Refusal:
+def diagnose_bubblewrap(output: str, sysctls: Mapping[str, str], *, uid: int, bwrap: str, container: str) -> Refusal:
     """Return why bubblewrap ended before the program began: from what it wrote, and from what this machine forbids.
 
     The reason is "sandbox-unavailable" where the machine can have no such sandbox, for which Landlock alone may stand

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.report import Figure, median, publish
+from machine import free_port
 
 ECHO = Path(__file__).parents[2] / "examples" / "skills" / "echo"
 OMAC = [sys.executable, "-c", "from omac.tools.entry import main; main()"]
@@ -150,13 +151,6 @@ def answers(port: int) -> bool:
             return connection.recv(64).startswith(b"HTTP/1.1 200")
     except OSError:
         return False
-
-
-def free_port() -> int:
-    """Return a loopback port on which no program listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def copy_echo(target: Path, name: str) -> None:

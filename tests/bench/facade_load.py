@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from bench.facade_peers import BODY_BYTES, Way
 from bench.report import median
+from machine import cpu_s
 
-TICKS = os.sysconf("SC_CLK_TCK")
 # The paths of `targets` in turn, or always that of the URL; no two requests have the same head.
 SCRIPT = """
 local count, targets = 0, {}
@@ -49,7 +49,7 @@ class Load(NamedTuple):
 
 def load(url: str, pid: int, script: Path, connections: int, seconds: int, targets: str = "") -> Load:
     """Measure a round of requests to `url`, or to the paths in the file `targets`. Every request has to succeed."""
-    cpu = _cpu_s(pid)
+    cpu = cpu_s(pid)
     line = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script), f"{url}/"]
     line += ["--", targets] if targets else []
     done = subprocess.run(line, capture_output=True, text=True, check=True)
@@ -58,7 +58,7 @@ def load(url: str, pid: int, script: Path, connections: int, seconds: int, targe
     requests, duration_us, p50_us, p99_us, failed = map(int, match.groups())
     assert requests, done.stdout
     assert not failed, done.stdout
-    spent = (_cpu_s(pid) - cpu) * 1e6 / requests
+    spent = (cpu_s(pid) - cpu) * 1e6 / requests
     return Load(requests / duration_us * 1e6, p50_us / 1000, p99_us / 1000, spent)
 
 
@@ -130,12 +130,6 @@ def _is_open(connection: socket.socket) -> bool:
         return True
     except OSError:
         return False
-
-
-def _cpu_s(pid: int) -> float:
-    """Return the processor's time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def _memory_mib(pid: int) -> float:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from machine import free_port
 from polling import eventually
 from real_omac import Omac, Serving
 
@@ -189,13 +190,6 @@ def others(folder: Path, skills: Skills) -> Iterator[list[Way]]:
             line = [program, str(own), str(skills.answering)]
             ways.append(stack.enter_context(started("Go's ReverseProxy", line, own)))
         yield ways
-
-
-def free_port() -> int:
-    """Return a port of loopback on which no program listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _answers(port: int) -> bool:

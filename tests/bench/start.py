@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.report import Figure, median, publish
+from machine import cpu_s
 from real_omac import Omac, omac_in
 
 from omac.journal.opening import open_journal
@@ -112,9 +113,3 @@ def idling(omac: Omac) -> Figure:
         f"omac serve, idle for {IDLE_S:g} s", f"{percent:.2f}% of a core", "-", "-", f"< {IDLE_PERCENT_MAX}%",
         percent < IDLE_PERCENT_MAX,
     )  # fmt: skip
-
-
-def cpu_s(pid: int) -> float:
-    """Return the processor time that a process has used (proc(5): utime and stime, in ticks)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -7,6 +7,7 @@ from clients import day, screen
 from clients.agents import codex, codex_words
 from clients.model.steps import prompt
 from clients.world import world_or_skip
+from programs import program_at
 
 pytestmark = pytest.mark.full
 PATCH = "apply_patch <<'END'\n*** Begin Patch\n*** Add File: {path}\n+stray\n*** End Patch\nEND"
@@ -79,9 +80,7 @@ def test_what_codex_runs_at_its_next_start_cannot_be_planted(options: tuple[str,
     """A Codex that the person starts next, without omac, runs no program that an agent named in its folder."""
     with world_or_skip(codex) as world:
         mark = world.home / "ran"
-        program = world.home / "program"
-        program.write_text(f"#!/bin/sh\necho $0 >> {mark}\n")
-        program.chmod(0o755)
+        program = program_at(world.home / "program", f"#!/bin/sh\necho $0 >> {mark}\n")
         (world.home / ".codex" / "work.config.toml").touch()
         script = PLANTED.format(program=program)
         done = world.start(codex_words(prompt({"sh": script}, {"text": "Done."})), world.one)

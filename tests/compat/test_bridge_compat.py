@@ -46,8 +46,7 @@ NEEDY = "name: needy\nsidecar:\n  command: [python3, sidecar.py]\n  secrets: [{n
 
 def project_of(omac: Omac) -> Path:
     """Return a project with a skill that is ready and one that waits for a secret."""
-    project = omac.project("p")
-    omac.approve(project)
+    project = omac.approved("p")
     omac.skill(project, "needy", NEEDY)
     assert omac.run("approve", "needy", "--workdir", str(project)).status == 0
     return project

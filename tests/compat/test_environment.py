@@ -38,12 +38,8 @@ def test_skills_folder_and_briefing(omac: Omac, words: tuple[str, ...], skills: 
 def test_an_agent_is_told_its_own_folder(omac: Omac) -> None:
     """An agent, here a stand-in found on PATH by its name, gets its own folder."""
     project = omac.project("shop")
-    folder = omac.folder / "bin"
-    folder.mkdir()
-    (folder / "claude").write_text(f"#!/usr/bin/env python3\n{SHOW}\n")
-    (folder / "claude").chmod(0o755)
-    extra = {"PATH": f"{folder}:{omac.environment['PATH']}"}
-    done = omac.process("start", "claude", "--no-sandbox", "--workdir", str(project), cwd=project, extra=extra)
+    omac.program("claude", f"#!/usr/bin/env python3\n{SHOW}\n")
+    done = omac.process("start", "claude", "--no-sandbox", "--workdir", str(project), cwd=project)
     variables = json.loads(done.out.splitlines()[-1])
     assert (variables["OMAC_HARNESS"], variables["OMAC_HARNESS_SKILLS_DIR"]) == ("claude", ".claude/skills")
 

@@ -37,8 +37,7 @@ def shared(omac: Omac) -> None:
 
 def test_flat_paths_in_a_sandbox(omac: Omac) -> None:
     """The socket alone is enough, with any Host and any slashes; each access is on record, without a session."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     shared(omac)
     done = omac.run("start", "--workdir", str(project), "--", "sh", "-c", INSIDE)
     assert (done.status, done.err.partition("\n")[0]) == (0, "omac: what happened while it ran:"), done

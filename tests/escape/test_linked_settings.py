@@ -4,10 +4,8 @@ A program in the sandbox cannot change what such a link leads to; it can change 
 names.
 """
 
-from pathlib import Path
-
 import pytest
-from real_omac import omac_in
+from real_omac import Omac
 from real_sandbox import Box
 
 PLANTED = '[core]\n\tfsmonitor = "touch evil; false"\n'
@@ -97,24 +95,23 @@ def test_a_link_that_the_program_could_redirect(world: Box) -> None:
 
 
 @pytest.mark.parametrize("way", ["settings", "variables"])
-def test_files_of_omacs_that_settings_name(tmp_path: Path, way: str) -> None:
+def test_files_of_omacs_that_settings_name(omac: Omac, way: str) -> None:
     """The token for the omac that keeps checkpoints, and a witness that is a file, are in no sandbox."""
-    with omac_in(tmp_path) as omac:
-        project, keys = omac.project("p"), omac.folder / "keys"
-        keys.mkdir()
-        token, witness = keys / "token", project / "witness"
-        token.write_text("correct-horse\n")
-        (keys / "beside").write_text("ordinary\n")
-        witness.touch()
-        extra = {"OMAC_JOURNAL_WITNESS": str(witness), "OMAC_JOURNAL_WITNESS_TOKEN": str(token)}
-        if way == "settings":
-            del omac.environment["OMAC_JOURNAL_WITNESS"]
-            omac.ok("settings", "set", "journal.witness_token", str(token))
-            omac.ok("settings", "set", "journal.witness", str(witness))
-            extra = {}
-        script = f"cat {token} {keys}/beside; echo forged > witness; rm -f witness; mv witness x; true"
-        line = ("sandbox", "run", "--workdir", str(project))
-        done = omac.run(*line, "--read", str(keys), "--", "sh", "-c", script, extra=extra)
-        assert (done.out, witness.read_text()) == ("ordinary\n", ""), done
-        named = omac.run(*line, "--read", str(token), "--", "true", extra=extra)
-        assert (named.status, f"{token} is omac's own" in named.err) == (2, True), named
+    project, keys = omac.project("p"), omac.folder / "keys"
+    keys.mkdir()
+    token, witness = keys / "token", project / "witness"
+    token.write_text("correct-horse\n")
+    (keys / "beside").write_text("ordinary\n")
+    witness.touch()
+    extra = {"OMAC_JOURNAL_WITNESS": str(witness), "OMAC_JOURNAL_WITNESS_TOKEN": str(token)}
+    if way == "settings":
+        del omac.environment["OMAC_JOURNAL_WITNESS"]
+        omac.ok("settings", "set", "journal.witness_token", str(token))
+        omac.ok("settings", "set", "journal.witness", str(witness))
+        extra = {}
+    script = f"cat {token} {keys}/beside; echo forged > witness; rm -f witness; mv witness x; true"
+    line = ("sandbox", "run", "--workdir", str(project))
+    done = omac.run(*line, "--read", str(keys), "--", "sh", "-c", script, extra=extra)
+    assert (done.out, witness.read_text()) == ("ordinary\n", ""), done
+    named = omac.run(*line, "--read", str(token), "--", "true", extra=extra)
+    assert (named.status, f"{token} is omac's own" in named.err) == (2, True), named

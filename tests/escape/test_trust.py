@@ -9,11 +9,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_omac import COMMAND, Omac, omac_in
+from programs import program_at
+from real_omac import COMMAND, Omac
 from real_sandbox import SYSTEM_PYTHON, Box, Done, box, installed, readable_package
 from tiers import some
 
@@ -51,13 +51,6 @@ def world(world: Box) -> Box:
     """Return a user's world, with a project that is a repository."""
     host(world, "git init -q . && git commit -q --allow-empty -m first && mkdir src bin")
     return world
-
-
-@pytest.fixture
-def omac(tmp_path: Path) -> Iterator[Omac]:
-    """Yield an omac of the tests' own user."""
-    with omac_in(tmp_path) as made:
-        yield made
 
 
 def host(world: Box, script: str, **extra: str) -> Done:
@@ -226,8 +219,7 @@ def test_no_folder_is_named_where_none_can_be_written(world: Box) -> None:
 def test_a_server_has_loaded_everything_when_its_agent_begins(omac: Omac) -> None:
     """`omac start` imports nothing once its agent runs, even after a crash, a reload or errors that the agent causes.
     The agent could write such imports, as the interpreter is in the project."""
-    project = omac.project("p")
-    omac.approve(project)
+    project = omac.approved("p")
     mark = project / "begun"
     mark.touch()
     call = 'curl -s -o /dev/null -H "Authorization: Bearer $T" $OMAC_CONTROL_BASE/__omac__'
@@ -362,9 +354,7 @@ def test_an_interpreter_that_changed_needs_attention(omac: Omac) -> None:
     tools = omac.folder / "tools"
     tools.mkdir()
     real = shutil.which("python3", path="/usr/bin:/bin")
-    own = tools / "python3"
-    own.write_text(f'#!/bin/sh\nexec {real} "$@"\n')
-    own.chmod(0o755)
+    own = program_at(tools / "python3", f'#!/bin/sh\nexec {real} "$@"\n')
     path = {"PATH": f"{tools}:/usr/local/bin:/usr/bin:/bin"}
     words = ("approve", "echo", "--workdir", str(project))
     assert f"by {own}, /bin/sh\n" in omac.run(*words, extra=path).out
@@ -389,12 +379,9 @@ def test_an_interpreter_that_changed_needs_attention(omac: Omac) -> None:
 @pytest.mark.full
 def test_bubblewrap_of_the_project_does_not_begin_a_sidecar(omac: Omac) -> None:
     """A server makes a sidecar's namespace by the system's bwrap, not by a bwrap of the project, first on PATH."""
-    project = omac.project("p")
-    omac.approve(project)
+    project = omac.approved("p")
     fake, mark = project / "bin" / "bwrap", omac.folder / "MARK"
-    fake.parent.mkdir()
-    fake.write_text(FAKE.format(mark=mark, real=shutil.which("bwrap")))
-    fake.chmod(0o755)
+    program_at(fake, FAKE.format(mark=mark, real=shutil.which("bwrap")))
     path = f"{fake.parent}:/usr/local/bin:/usr/bin:/bin"
     done = agent(omac, project, path, "curl -s $OMAC_ECHO_BASE/status; command -v bwrap")
     assert done.stdout == f'{{"status": "ok"}}\n{fake}\n', done
@@ -410,9 +397,7 @@ def test_a_granted_folder_has_no_interpreter(omac: Omac, way: str) -> None:
     project = omac.project("p")
     tools = omac.folder / "tools"
     tools.mkdir()
-    own = tools / "python3"
-    own.write_text(f'#!/bin/sh\nexec {shutil.which("python3", path="/usr/bin:/bin")} "$@"\n')
-    own.chmod(0o755)
+    own = program_at(tools / "python3", f'#!/bin/sh\nexec {shutil.which("python3", path="/usr/bin:/bin")} "$@"\n')
     profile = omac.folder / "profile.toml"
     profile.write_text(f'allow = ["{tools}"]\n')
     path = {"PATH": f"{tools}:/usr/local/bin:/usr/bin:/bin"}

@@ -429,6 +429,11 @@ class World:
         for skill in skills:
             self.decide(workdir, skill, Approve(Code(skill.source, skill.bundle_hash, DIGEST), workdir))
 
+    def put_approved(self, workdir: str, *skills: FoundSkill) -> None:
+        """Put skills into a directory, and approve them."""
+        self.folders.put(workdir, *skills)
+        self.approve(workdir, *skills)
+
     async def give(self, workdir: str, skill: str, values: Values, bundle_hash: str = "sha256:1") -> None:
         """Give values from another process, as a person does."""
         journal = open_journal(self.path, "giver", self.journal.clock)

@@ -24,8 +24,7 @@ Kinds = Callable[..., list[str]]
 
 async def online(omac: Any, skill: FoundSkill) -> str:
     """Bring a directory with one running skill online, and return its token."""
-    omac.folders.put("/w/shop", skill)
-    omac.approve("/w/shop", skill)
+    omac.put_approved("/w/shop", skill)
     token: str = (await omac.activate()).dir_token
     return token
 
@@ -145,8 +144,7 @@ async def test_a_slow_skill_does_not_delay_the_token(serving: Serving, skill: Ma
     """An activation is answered within a bound; a skill that is slow reports so, and becomes ready by itself."""
     async with serving() as omac:
         fast, slow = skill("fast"), skill("slow")
-        omac.folders.put("/w/shop", fast, slow)
-        omac.approve("/w/shop", fast, slow)
+        omac.put_approved("/w/shop", fast, slow)
         omac.host.silent.add("slow")
         began = trio.current_time()
         manifest = await omac.activate()
@@ -227,8 +225,7 @@ async def test_the_first_shared_skill_is_noticed(serving: Serving, skill: MakeSk
         shared = msgspec.structs.replace(
             skill("echo"), source=source, skills_dir="/home/u/.agents/skills", scope="global"
         )
-        omac.folders.put("", shared)
-        omac.approve("", shared)
+        omac.put_approved("", shared)
         await omac.until(lambda: [entry["name"] for entry in omac.directories.global_skills()] == ["echo"])
 
 

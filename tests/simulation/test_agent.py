@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from polling import eventually
+from programs import program_at
 from real_omac import Answer, Done, Omac, Serving, curl, omac_in
 from simulation.skills import Holder, Watch, holders, meta, person_of, program, traced, traces, watching
 from tiers import some
@@ -433,8 +434,7 @@ def test_a_replaced_interpreter_does_not_run(house: House, command: str) -> None
     (source / "omac.yaml").write_text(meta(command=command.format(live=source)))
     scripts = (venv / "bin" / "serve", source / "serve")
     for script in scripts:
-        script.write_text(f"#!{venv}/bin/python\n{program(house.trace, 'good')}")
-        script.chmod(0o755)
+        program_at(script, f"#!{venv}/bin/python\n{program(house.trace, 'good')}")
     done = house.register(project, OTHER)
     if done.status:
         assert "outside" in done.err or "absolute" in done.err, done  # a command that leads out may be refused
@@ -442,8 +442,7 @@ def test_a_replaced_interpreter_does_not_run(house: House, command: str) -> None
     hostile = f"#!{os.path.realpath(sys.executable)}\n{house.hostile()}"
     for path in (venv / "bin" / "python", venv / "bin" / "serve", venv / "bin" / "python3"):
         path.unlink(missing_ok=True)
-        path.write_text(hostile)
-        path.chmod(0o755)
+        program_at(path, hostile)
     manifest = house.server.activate(project)
     (skill,) = manifest["skills"]
     assert house.unapproved() == []
@@ -475,8 +474,7 @@ def test_what_a_virtual_environment_names_outside_does_not_run(house: House, way
             (outside / "lib" / library.name / path.name).symlink_to(path)
     else:
         command = "[./serve]"
-        (source / "serve").write_text(f"#!{outside}/bin/python\n{program(house.trace, project.name)}")
-        (source / "serve").chmod(0o755)
+        program_at(source / "serve", f"#!{outside}/bin/python\n{program(house.trace, project.name)}")
         (outside / "bin" / "python").symlink_to(SYSTEM_PYTHON)
     (source / "omac.yaml").write_text(meta(command=command))
     if house.register(project, OTHER).status != 0:
@@ -486,8 +484,7 @@ def test_what_a_virtual_environment_names_outside_does_not_run(house: House, way
     for name in ("bin/python", f"lib/{site.parent.name}/sitecustomize.py"):
         if os.path.lexists(outside / name):
             (outside / name).unlink()
-            (outside / name).write_text(f"#!{SYSTEM_PYTHON}\n{house.hostile() if 'bin' in name else hostile}")
-            (outside / name).chmod(0o755)
+            program_at(outside / name, f"#!{SYSTEM_PYTHON}\n{house.hostile() if 'bin' in name else hostile}")
     house.server.activate(project)
     assert house.unapproved() == []
 
@@ -563,10 +560,8 @@ def test_names_lead_nowhere(house: House) -> None:
     stubs = house.omac.folder / "stubs"
     stubs.mkdir(exist_ok=True)
     for name in ("omac", "ls", "vi", "rm", "chmod"):
-        (stubs / name).write_text("#!/bin/sh\nexit 0\n")
-        (stubs / name).chmod(0o755)
-    (stubs / "touch").write_text(f"#!/bin/sh\necho pasted >> {shlex.quote(str(trap))}\n")
-    (stubs / "touch").chmod(0o755)
+        program_at(stubs / name, "#!/bin/sh\nexit 0\n")
+    program_at(stubs / "touch", f"#!/bin/sh\necho pasted >> {shlex.quote(str(trap))}\n")
     fixes = [fix for skill in manifest["skills"] for fix in skill["fix"]]
     assert len(fixes) >= 10
     for fix in fixes:

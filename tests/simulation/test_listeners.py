@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from machine import cpu_s
 from polling import eventually, stays
 from real_omac import Omac, Serving, curl, omac_in
 from streaming_skill import META, PROGRAM
@@ -232,16 +233,15 @@ def test_without_a_descriptor_omac_restores_its_folder_later(scene: Scene, name:
 
 
 @pytest.mark.full
-def test_without_a_descriptor_from_the_beginning(tmp_path: Path) -> None:
+def test_without_a_descriptor_from_the_beginning(omac: Omac) -> None:
     """A server that loses its descriptors while it loads what it needs later goes on."""
-    with omac_in(tmp_path) as omac:
-        serving = omac.serve()
-        pid = serving.process.pid
-        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
-        stays(lambda: serving.process.poll() is None, 1.0, "omac")
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
-        eventually(lambda: serving.call("status").status == 200, 10.0, "the control plane")
+    serving = omac.serve()
+    pid = serving.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    stays(lambda: serving.process.poll() is None, 1.0, "omac")
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    eventually(lambda: serving.call("status").status == 200, 10.0, "the control plane")
 
 
 @pytest.mark.full
@@ -264,12 +264,6 @@ def test_threads_that_run_out_are_waited_for(scene: Scene) -> None:
     stderr = scene.server.said()
     assert "waits for threads" in stderr
     assert "Traceback" not in stderr
-
-
-def cpu_s(pid: int) -> float:
-    """Return the processor's time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def idle_threads(pid: int) -> list[str]:

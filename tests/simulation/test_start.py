@@ -7,13 +7,12 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from polling import eventually
-from real_omac import Omac, omac_in
+from real_omac import Omac
 
 AS_SOMEBODY = ("-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false")
 GIT = ("git", *AS_SOMEBODY)
@@ -60,13 +59,6 @@ class Repository:
         return self.trap.exists()
 
 
-@pytest.fixture
-def omac(tmp_path: Path) -> Iterator[Omac]:
-    """Yield an omac of this test's own."""
-    with omac_in(tmp_path) as instance:
-        yield instance
-
-
 def rows(omac: Omac) -> list[dict[str, Any]]:
     """Return the whole audit."""
     return [json.loads(line) for line in omac.ok("audit", "--json").splitlines()]
@@ -109,8 +101,7 @@ def test_an_agent_at_work_in_a_linked_worktree(omac: Omac) -> None:
 @pytest.mark.full
 def test_landlock_alone(omac: Omac) -> None:
     """Landlock shows no files from elsewhere, so no socket and no token file exist; the skill answers by its port."""
-    project = omac.project("plain")
-    omac.approve(project)
+    project = omac.approved("plain")
     script = 'env; curl -sS --fail "$OMAC_ECHO_BASE/echo/by-port" >/dev/null && touch made && exit 5'
     done = omac.run("start", "--workdir", str(project), "--backend", "landlock", "--", "sh", "-c", script)
     assert done.status == 5, done

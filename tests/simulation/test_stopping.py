@@ -7,24 +7,17 @@ import socket
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from polling import eventually
-from real_omac import CURL, Omac, Serving, omac_in, parse_answer
+from real_omac import CURL, Omac, Serving, parse_answer
 from streaming_skill import META, PROGRAM
 
 from omac.domain.directories.events import Deactivated
 from omac.domain.kernel.run import RunStopped
 
 MUTE = "name: mute\nsidecar:\n  command: [sleep, '600']\n  mount: mute\n  health: {timeout_ms: 120000}\n"
-
-
-@pytest.fixture
-def omac(tmp_path: Path) -> Iterator[Omac]:
-    with omac_in(tmp_path) as instance:
-        yield instance
 
 
 def online(omac: Omac, *, stubborn: bool = False) -> tuple[Serving, dict[str, str], Path]:

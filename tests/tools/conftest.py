@@ -17,18 +17,9 @@ from omac.tools.terminal.invocation import Invocation, working_for
 
 
 @pytest.fixture
-def omac(tmp_path: Path) -> Iterator[Omac]:
-    """Yield an omac of this test's own; no server runs yet."""
-    with omac_in(tmp_path) as own:
-        yield own
-
-
-@pytest.fixture
 def shop(omac: Omac) -> Path:
     """Return a project with an approved skill."""
-    project = omac.project("shop")
-    omac.approve(project)
-    return project
+    return omac.approved("shop")
 
 
 @pytest.fixture

@@ -14,12 +14,7 @@ CLAUDE = '#!/bin/sh\nprintf "%s\\n" "$#" "$1" "$2" "$3"\ntest -f "$2" && stat -c
 @pytest.fixture
 def claude(omac: Omac) -> Path:
     """Put a program called claude on PATH that prints its arguments and the file that the second one names."""
-    folder = omac.folder / "bin"
-    folder.mkdir()
-    omac.environment["PATH"] = f"{folder}:{omac.environment['PATH']}"
-    (folder / "claude").write_text(CLAUDE)
-    (folder / "claude").chmod(0o755)
-    return folder
+    return omac.program("claude", CLAUDE)
 
 
 @pytest.mark.parametrize("options", [(), ("--no-sandbox",)])

@@ -59,7 +59,7 @@ def test_from_loss_back_to_work(omac: Omac, tmp_path: Path) -> None:
 
 def test_a_backup_that_was_changed(omac: Omac, tmp_path: Path) -> None:
     """A backup with another event than was recorded can be restored, and the command that omac prints next finds it."""
-    omac.approve(omac.project("shop"))
+    omac.approved("shop")
     copy = tmp_path / "copy.db"
     omac.ok("journal", "backup", str(copy))
     with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
@@ -85,7 +85,7 @@ def test_a_backup_that_was_changed(omac: Omac, tmp_path: Path) -> None:
 def test_a_backup_that_computes(omac: Omac, tmp_path: Path, change: str) -> None:
     """A file that would compute what is read of it, which may have no end or take all memory, or would change what is
     written to it, is neither restored nor read."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     copy = tmp_path / "copy.db"
     omac.ok("journal", "backup", str(copy))
     with closing(sqlite3.connect(copy)) as connection:
@@ -99,7 +99,7 @@ def test_a_backup_that_computes(omac: Omac, tmp_path: Path, change: str) -> None
 
 def test_a_segment_that_computes(omac: Omac, tmp_path: Path) -> None:
     """A segment that computes is refused, too: its digest in the journal is stated by whoever made the backup."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     omac.ok("checkpoint")
     omac.ok("journal", "seal")
     copy = tmp_path / "copy.db"
@@ -150,8 +150,7 @@ def more_keys(keys: Path, count: int) -> str:
 @needs_bubblewrap
 def test_a_folder_of_segments_that_cannot_be_moved(omac: Omac, tmp_path: Path) -> None:
     """A restore is refused if the folder of segments cannot be moved, as on a mount, and the journal stays in place."""
-    project = omac.project("shop", "echo")
-    omac.approve(project, "echo")
+    project = omac.approved("shop")
     omac.ok("checkpoint")
     omac.ok("journal", "seal")
     copy = tmp_path / "copy.db"
@@ -174,7 +173,7 @@ def test_a_folder_of_segments_that_cannot_be_moved(omac: Omac, tmp_path: Path) -
 @pytest.mark.full
 def test_a_state_that_cannot_be_written(omac: Omac, tmp_path: Path) -> None:
     """A state on read-only media is verified and proven like any other, and its key is there and cannot be changed."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     key = omac.ok("key", "show")
     omac.ok("checkpoint")
     omac.ok("journal", "seal")
@@ -193,8 +192,7 @@ def test_a_state_that_cannot_be_written(omac: Omac, tmp_path: Path) -> None:
 
 def test_restoring_over_later_events(omac: Omac, tmp_path: Path) -> None:
     """A restore names the events that the backup lacks, drops them only with --yes, and keeps the replaced journal."""
-    project = omac.project("shop", "echo")
-    omac.approve(project, "echo")
+    project = omac.approved("shop")
     copy = tmp_path / "copy.db"
     omac.ok("journal", "backup", str(copy))
     again = omac.run("journal", "backup", str(copy))
@@ -216,7 +214,7 @@ def test_restoring_over_later_events(omac: Omac, tmp_path: Path) -> None:
 
 def test_a_backup_that_is_not_there(omac: Omac, tmp_path: Path) -> None:
     """A restore reports that no backup exists at the path, suggests listing its folder, and changes nothing."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     before = position(omac)
     done = omac.run("journal", "restore", str(tmp_path / "nope.db"))
     assert done.status == 5
@@ -227,8 +225,7 @@ def test_a_backup_that_is_not_there(omac: Omac, tmp_path: Path) -> None:
 
 def test_an_old_copy_put_back_by_hand(omac: Omac, tmp_path: Path) -> None:
     """A copied file cannot undo a revocation: readers and writers refuse the older journal."""
-    project = omac.project("shop", "echo")
-    omac.approve(project, "echo")
+    project = omac.approved("shop")
     shutil.copy(omac.state / "journal.db", tmp_path / "old.db")
     omac.ok("approve", "echo", "--revoke", "--workdir", str(project))
     shutil.copy(tmp_path / "old.db", omac.state / "journal.db")
@@ -258,7 +255,7 @@ def test_a_plain_copy_beside_an_idle_server(omac: Omac, tmp_path: Path) -> None:
 
 def test_on_another_host(omac: Omac, tmp_path: Path) -> None:
     """A restore names the host whose approvals a backup has, unless it is this one: nothing is approved here."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     copy, elsewhere = tmp_path / "copy.db", {"OMAC_STATE_DIR": str(tmp_path / "elsewhere")}
     omac.ok("journal", "backup", str(copy))
     note = f"are those of another host ({(omac.state / 'host-id').read_text()}), and hold on no other: approve"
@@ -283,7 +280,7 @@ def test_no_backup_to_restore(omac: Omac, tmp_path: Path) -> None:
 def test_a_backup_that_was_killed_is_none(omac: Omac, tmp_path: Path) -> None:
     """A backup gets its name only once its keys are beside it; the next one names the unfinished files to remove. No
     other file has keys that were being written."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     omac.ok("start", "--workdir", str(omac.root / "shop"), "--", "true")
     copy = tmp_path / "copy.db"
     before = set(os.listdir(tmp_path))
@@ -302,7 +299,7 @@ def test_a_backup_that_was_killed_is_none(omac: Omac, tmp_path: Path) -> None:
 @pytest.mark.full
 def test_a_backup_that_failed_leaves_no_keys(omac: Omac, tmp_path: Path) -> None:
     """A backup that cannot get its name leaves no keys either: nobody would look for them at an erasure."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     omac.ok("start", "--workdir", str(omac.root / "shop"), "--", "true")
     copy, before = tmp_path / "copy.db", set(os.listdir(tmp_path))
     with mock.patch("omac.journal.backup.os.rename", side_effect=OSError(errno.EIO, "Input/output error")):

@@ -76,8 +76,7 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {  # folder: (omac.yaml, what th
 @pytest.fixture(scope="module")
 def good(house: Omac, server: Serving) -> Iterator[str]:
     """Yield the base of a skill in another directory, and check afterwards that the skill still answers."""
-    project = house.project("good")
-    house.approve(project)
+    project = house.approved("good")
     base = server.skill(project)["base"]
     yield base
     assert curl(f"{base}/status").status == 200
@@ -99,8 +98,7 @@ def skills_of(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def test_a_refused_command_leaves_nothing(omac: Omac) -> None:
     """A command about a journal that is none, or about a skill that is none, makes no file: no lock, journal or key."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     there = omac.folder / "there"
     there.mkdir()
     omac.ok("journal", "backup", str(there / "copy.db"))

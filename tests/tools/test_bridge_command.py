@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import omac_at, program_at
 from real_omac import Done, Omac
 
 from omac.domain.access.access import AccessRequested
@@ -25,10 +26,7 @@ FILES = {
 @pytest.fixture
 def program(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Install an omac in a folder whose name has a blank, and return its path."""
-    path = omac.folder / "my programs" / "omac"
-    path.parent.mkdir()
-    path.write_text(f"#!{sys.executable}\nfrom omac.tools.entry import main\nmain()\n")
-    path.chmod(0o755)
+    path = omac_at(omac.folder / "my programs" / "omac")
     monkeypatch.setattr(sys, "argv", [str(path)])
     return path
 
@@ -203,8 +201,7 @@ def test_who_is_meant(omac: Omac, program: Path) -> None:
     folder.mkdir()
     done = omac.run("bridge", "install", extra={"PATH": str(folder)})
     assert (done.status, "on PATH" in done.err) == (4, True)
-    (folder / "codex").write_text("")
-    (folder / "codex").chmod(0o755)
+    program_at(folder / "codex", "")
     assert omac.run("bridge", "install", extra={"PATH": str(folder)}).out.count("\n") == 1
     assert rows(omac)["codex"]["state"] == "installed"
     done = omac.run("bridge", "install", "nosuch")
@@ -217,9 +214,7 @@ def test_who_is_meant(omac: Omac, program: Path) -> None:
 @pytest.fixture
 def installed(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Install omac's hooks in the user's settings of Claude Code, and return the command of each event."""
-    path = omac.folder / "omac"
-    path.write_text(f"#!{sys.executable}\nfrom omac.tools.entry import main\nmain()\n")
-    path.chmod(0o755)
+    path = omac_at(omac.folder / "omac")
     monkeypatch.setattr(sys, "argv", [str(path)])
     omac.ok("bridge", "install", "claude")
     hooks = json.loads((home(omac) / FILES["claude"]).read_text())["hooks"]
@@ -251,8 +246,7 @@ def test_without_omac_running(omac: Omac, installed: dict[str, str]) -> None:
 
 def test_with_a_server(omac: Omac, installed: dict[str, str]) -> None:
     """A session of an agent that a user launched gets its skills, a token of its own, and an end."""
-    project = omac.project("p")
-    omac.approve(project)
+    project = omac.approved("p")
     omac.serve()
     variables, folder = project / "env", project / "sub"
     folder.mkdir()

@@ -55,8 +55,7 @@ def reaches(url: str) -> bool:
 @pytest.mark.full
 def test_each_call_is_recorded_once_with_its_outcome(omac: Omac) -> None:
     """A buffered server records each call with its outcome, like a strict one; the status reports which one it is."""
-    project = omac.project("shop", "echo")
-    omac.approve(project, "echo")
+    project = omac.approved("shop")
     serving = omac.serve("--audit", "buffered")
     base = str(serving.skill(project, "echo")["base"])
     for number in range(CALLS):
@@ -71,8 +70,7 @@ def test_each_call_is_recorded_once_with_its_outcome(omac: Omac) -> None:
 @pytest.mark.full
 def test_calls_wait_once_they_are_too_far_ahead(omac: Omac) -> None:
     """Calls are answered for a second while the journal is locked, and then wait as in a strict server."""
-    project = omac.project("shop", "echo")
-    omac.approve(project, "echo")
+    project = omac.approved("shop")
     serving = omac.serve("--audit", "buffered")
     base = str(serving.skill(project, "echo")["base"])
     assert reaches(f"{base}/before")
@@ -100,8 +98,7 @@ def test_calls_wait_once_they_are_too_far_ahead(omac: Omac) -> None:
 @pytest.mark.full
 def test_what_is_recorded_is_what_the_caller_got(omac: Omac) -> None:
     """The record of a call has the answer that the caller got, even if the route ended before the call was recorded."""
-    project = omac.project("shop", "echo")
-    omac.approve(project, "echo")
+    project = omac.approved("shop")
     serving = omac.serve("--audit", "buffered")
     base = str(serving.skill(project, "echo")["base"])
     with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as writer:
@@ -120,8 +117,7 @@ def test_what_is_recorded_is_what_the_caller_got(omac: Omac) -> None:
 @pytest.mark.full
 def test_a_journal_that_refuses_makes_calls_wait(omac: Omac) -> None:
     """A server reports calls that went ahead of a failed record, and then refuses calls until the journal is back."""
-    project = omac.project("shop", "echo")
-    omac.approve(project, "echo")
+    project = omac.approved("shop")
     serving = omac.serve("--audit", "buffered")
     base = str(serving.skill(project, "echo")["base"])
     journal = omac.state / "journal.db"

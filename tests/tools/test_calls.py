@@ -33,8 +33,7 @@ while True:
 @pytest.fixture(scope="module")
 def project(house: Omac, server: Serving) -> Path:
     """Return a project that a server has online."""
-    project = house.project("shop")
-    house.approve(project)
+    project = house.approved("shop")
     server.activate(project)
     return project
 
@@ -202,8 +201,7 @@ def test_without_a_run_it_is_named_what_starts_one(omac: Omac) -> None:
 @pytest.mark.full
 def test_a_start_is_reached_too(omac: Omac) -> None:
     """A run of `omac start` answers calls of its project when no server runs."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     run = started(omac, project, LOOP)
     assert run.line() == "up\n"
     assert json.loads(omac.ok("call", "echo", "/status", cwd=project)) == {"status": "ok"}
@@ -230,8 +228,7 @@ def test_logs_show_what_sidecars_printed(house: Omac, project: Path) -> None:
 
 def test_a_log_that_is_gone_is_named_with_its_time(omac: Omac) -> None:
     """The folders of old runs are removed with their logs, which no command is to be blamed for."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     assert omac.run(*BARE, "--", "true", cwd=project).status == 0
     for run in (omac.state / "run").iterdir():
         shutil.rmtree(run) if run.is_dir() and not run.is_symlink() else run.unlink()
@@ -245,8 +242,7 @@ def test_a_log_that_is_gone_is_named_with_its_time(omac: Omac) -> None:
 @pytest.mark.full
 def test_logs_of_starts_since(omac: Omac) -> None:
     """`omac logs --since` leaves out the output of a start that another one followed before that time."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     server = omac.serve()
     server.activate(project)
     omac.run("call", "echo", "/crash", cwd=project)

@@ -116,8 +116,7 @@ def test_approving_other_code_than_was_meant(house: Omac, server: Serving) -> No
 
 def test_code_that_changed_names_the_difference(house: Omac, server: Serving) -> None:
     """The message has two hashes of the kind that --hash takes, and the command that shows the difference."""
-    project = house.project("drifted")
-    house.approve(project)
+    project = house.approved("drifted")
     program = project / ".agents/skills/echo/sidecar.py"
     program.write_text(program.read_text() + "# drifted\n")
     skill = server.skill(project)
@@ -133,8 +132,7 @@ def test_code_that_changed_names_the_difference(house: Omac, server: Serving) ->
 
 def test_activating_from_the_command_line(house: Omac, server: Serving) -> None:
     """A user activates, reloads and deactivates a project by a relative path; the manifest is the server's own."""
-    project = house.project("by-hand")
-    house.approve(project)
+    project = house.approved("by-hand")
     manifest = json.loads(house.ok("activate", "by-hand", "--json"))
     assert manifest == server.activate(project)
     assert "ready" in house.ok("reload", "by-hand")
@@ -369,8 +367,7 @@ def test_a_record_is_explained(house: Omac, used: list[dict[str, Any]]) -> None:
 
 def test_a_refusal_is_explained(house: Omac, server: Serving) -> None:
     """`omac audit explain` traces a refused call to the revocation that ended its route."""
-    project = house.project("refused-why")
-    house.approve(project)
+    project = house.approved("refused-why")
     base = server.skill(project)["base"]
     house.ok("revoke", "echo", "--workdir", str(project))
     eventually(lambda: curl(f"{base}/status").status == 502, 10.0, "the end of the route")
@@ -397,8 +394,7 @@ def _refused_in(house: Omac, project: Path) -> int:
 
 def test_a_call_of_nothing_is_explained(house: Omac, server: Serving) -> None:
     """`omac audit explain` of a call to an unknown mount suggests a replay at that position."""
-    project = house.project("called-nothing")
-    house.approve(project)
+    project = house.approved("called-nothing")
     assert curl(server.skill(project)["base"].replace("/echo", "/nothing")).status == 404
     position = _refused_in(house, project)
     assert f"\n  try: omac replay --at {position}\n" in house.run("audit", "explain", str(position)).err

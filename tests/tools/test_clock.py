@@ -12,7 +12,7 @@ BEFORE_1970, BEHIND_2262 = -5 * 10**9, 2**63 + 10**9
 @pytest.fixture
 def set_clock(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return a function that sets the clock of commands in this process; a skill was approved before."""
-    omac.approve(omac.project("shop"))
+    omac.approved("shop")
     return lambda at: monkeypatch.setattr(time, "time_ns", lambda: at)
 
 

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX, flock
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
+from programs import omac_at, program_at
 from real_omac import COMMAND, Omac
 
 META = """\
@@ -40,9 +40,7 @@ def project(house: Omac) -> Path:
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a program that runs this omac."""
     folder = tmp_path_factory.mktemp("bin")
-    program = folder / "omac"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from omac.tools.entry import main; main()" "$@"\n')
-    program.chmod(0o755)
+    omac_at(folder / "omac")
     return folder
 
 
@@ -226,9 +224,7 @@ def test_zsh_completes_at_the_first_tab(house: Omac, project: Path, surroundings
 @pytest.mark.parametrize("name", INTERACTIVE)
 def test_no_program_of_the_project_is_run(project: Path, surroundings: dict[str, str], name: str) -> None:
     """A shell runs no program that an agent left in the project when a user completes a line with its path."""
-    planted = project / "omac"
-    planted.write_text("#!/bin/sh\ntouch pwned\n")
-    planted.chmod(0o755)
+    planted = program_at(project / "omac", "#!/bin/sh\ntouch pwned\n")
     with shell_with(LOAD[name], name, project, surroundings) as shell:
         shell.send("./omac show sl\t")
         shell.expect_exact("ack")
@@ -238,9 +234,7 @@ def test_no_program_of_the_project_is_run(project: Path, surroundings: dict[str,
 
 def test_fish_runs_no_program_of_the_project(project: Path, surroundings: dict[str, str]) -> None:
     """fish runs no program of the project, although it completes a path by the name of its program."""
-    planted = project / "omac"
-    planted.write_text("#!/bin/sh\ntouch pwned\n")
-    planted.chmod(0o755)
+    planted = program_at(project / "omac", "#!/bin/sh\ntouch pwned\n")
     script = "omac completion fish | source; complete -C './omac show sl'"
     words = [shell_of("fish"), "--no-config", "-c", script]
     subprocess.run(words, env=surroundings, cwd=project, capture_output=True, timeout=WITHIN_S, check=True)

@@ -22,8 +22,7 @@ SECOND_START = """
 @pytest.fixture(scope="module")
 def used(house: Omac) -> Omac:
     """Return an omac with a few events."""
-    project = house.project("p")
-    house.approve(project)
+    project = house.approved("p")
     house.ok("revoke", "echo", "--workdir", str(project))
     return house
 

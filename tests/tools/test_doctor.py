@@ -40,8 +40,7 @@ def mode(path: Path) -> int:
 @pytest.fixture
 def used(omac: Omac) -> Omac:
     """Return an omac with the files of a server, a start and a vault."""
-    project = omac.project("p")
-    omac.approve(project)
+    project = omac.approved("p")
     omac.ok("vault", "init", "--key-file", str(omac.folder / "key"))
     serving = omac.serve()
     serving.activate(project)
@@ -181,7 +180,7 @@ def test_a_journal_ahead_of_the_clock(used: Omac) -> None:
 def test_a_journal_that_cannot_be_read(omac: Omac) -> None:
     """A lost journal, an older copy, a damaged one, and whatever else is at its path is a failure, with the message,
     the command and the exit code of the commands that need it."""
-    omac.approve(omac.project("p"))
+    omac.approved("p")
     old, elsewhere = omac.folder / "old.db", omac.folder / "elsewhere.db"
     omac.ok("journal", "backup", str(old))
     omac.ok("settings", "set", "limits.concurrent_calls", "3")
@@ -226,7 +225,7 @@ def test_a_journal_that_cannot_be_read(omac: Omac) -> None:
 
 def test_what_every_start_reads(omac: Omac) -> None:
     """Settings that cannot be read, and an id or a key that is none, are failures: no run starts with them."""
-    omac.approve(omac.project("shop"))
+    omac.approved("shop")
     settings = Path(omac.environment["XDG_CONFIG_HOME"]) / "omac/settings.toml"
     settings.parent.mkdir(parents=True)
     settings.parent.chmod(0o700)
@@ -273,7 +272,7 @@ def test_a_vault_that_is_damaged_or_gone(omac: Omac) -> None:
 def test_a_host_id_that_was_changed(omac: Omac) -> None:
     """A host id that is none, or was removed, refuses each start, and is written again from the journal: approvals are
     of a host. Where the journal has none, the command that begins again is proposed."""
-    omac.approve(omac.project("shop"))
+    omac.approved("shop")
     path = omac.state / "host-id"
     content = path.read_text().strip()
     for changed in ("", content[:5], "a b c d e f", None):
@@ -303,7 +302,7 @@ def test_a_signing_key_that_is_lost_or_another(omac: Omac) -> None:
         findings = json.loads(doctor(omac, "--json").out)["findings"]
         return [finding for finding in findings if finding["name"] == "signing key"]
 
-    omac.approve(omac.project("shop"))
+    omac.approved("shop")
     path = omac.state / "signing.key"
     path.unlink(missing_ok=True)
     assert found() == []  # none has signed yet

@@ -15,7 +15,7 @@ from contract.launches import Program
 from real_omac import Omac, Serving, curl, omac_in
 from started import LOOP, started
 from tiers import some
-from tools.test_seal_command import Killed
+from tools.test_seal_command import Killed, reset
 from tools.test_snapshots import called_often
 
 from omac.domain.kernel.ids import workdir_id
@@ -59,8 +59,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, P
     """Yield a host with two directories that an agent worked in and a long journal, and a copy of its state."""
     with omac_in(tmp_path_factory.mktemp("host")) as omac:
         for name, basket, argument in (("shop", *WORDS), ("other", "elsewhere", "else-argument")):
-            project = omac.project(name, "echo")
-            omac.approve(project, "echo")
+            project = omac.approved(name)
             used(omac, project, basket, argument)
         called_often(omac, 2_600)  # so that there are snapshots and an index; in the clear, as by an earlier omac
         omac.ok("checkpoint")
@@ -75,8 +74,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, P
 def host(original: tuple[Omac, Path]) -> Omac:
     """Return the original host with its state as it was in the beginning."""
     omac, copy = original
-    shutil.rmtree(omac.state)
-    shutil.copytree(copy, omac.state, symlinks=True)
+    reset(omac, copy)
     return omac
 
 
@@ -420,7 +418,7 @@ def test_a_launch_that_was_killed(host: Omac) -> None:
 
 def test_a_directory_that_is_not_known(omac: Omac) -> None:
     """An erasure of an unknown directory is refused with the command that lists the known ones."""
-    omac.approve(omac.project("shop"))
+    omac.approved("shop")
     refused = omac.run("erase", str(omac.root / "shpo"), "--yes")
     assert (refused.status, "has personal fields" in refused.err) == (2, True)
     assert "  try: omac audit --count-by dir  # which directories it knows\n" in refused.err

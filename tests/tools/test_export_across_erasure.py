@@ -42,7 +42,7 @@ def called_encrypted(omac: Omac, directory: str, path: str, session: str) -> Non
 @pytest.fixture
 def busy(omac: Omac) -> Omac:
     """Return a host whose export takes a while, with the events of one directory and then of another."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     called_encrypted(omac, str(omac.root / "shop"), PATH, "private-session")
     called_encrypted(omac, str(omac.root / "other"), "/elsewhere", "session")
     return omac

@@ -48,13 +48,11 @@ INSTALLED = Path(sys.executable).with_name("omac")
 def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
     """Yield a host on which two skills were called, by a path that a spreadsheet would run."""
     with omac_in(tmp_path_factory.mktemp("used")) as house:
-        project = house.project("shop", "echo", "other")
-        house.approve(project, "echo", "other")
+        project = house.approved("shop", "echo", "other")
         serving = house.serve()
         for skill in serving.activate(project)["skills"]:
             assert curl(f"{skill['base']}/echo/=1+1").status == 200
-        serving.process.terminate()
-        assert serving.process.wait(30) == 0
+        assert serving.end() == 0
         yield house
 
 
@@ -173,7 +171,7 @@ def test_every_filter_is_stated_as_it_is_typed(
 
 def test_a_history_that_was_rewritten(omac: Omac, tmp_path: Path) -> None:
     """An export and a proof of events that were changed with their leaves are refused where a checkpoint has them."""
-    omac.approve(omac.project("shop"))
+    omac.approved("shop")
     omac.ok("checkpoint")
     exported(omac, tmp_path / "before")
     with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
@@ -191,7 +189,7 @@ def test_a_history_that_was_rewritten(omac: Omac, tmp_path: Path) -> None:
 def test_how_far_late_leaves_go_was_changed(omac: Omac, tmp_path: Path) -> None:
     """An export and a proof are refused where a checkpoint contradicts how far late leaves go, which they would sign.
     The verification names that once, however many checkpoints do."""
-    omac.approve(omac.project("shop"))
+    omac.approved("shop")
     notes = [omac.ok("checkpoint") for _ in range(2)]
     (tmp_path / "kept").write_text("".join(notes))
     with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
@@ -206,7 +204,7 @@ def test_how_far_late_leaves_go_was_changed(omac: Omac, tmp_path: Path) -> None:
 
 def test_what_has_not_ended(omac: Omac, tmp_path: Path) -> None:
     """An export by filters has the beginning of each access and launch that is open, as the audit has its row."""
-    omac.approve(omac.project("shop"))
+    omac.approved("shop")
     host = ids.HostId((omac.state / "host-id").read_text().strip())
     asked = AccessRequested(str(omac.root / "shop"), "echo", "echo", None, "GET", "/slow")
     program = launch.LaunchRequested(str(omac.root / "shop"), "", "bwrap", "0" * 64, ("true",), "host", 1, 1, "")
@@ -455,7 +453,7 @@ def test_by_another_key(used: Omac, house: Path, tmp_path: Path) -> None:
     """An export does not verify by the key of another host; a malformed key and a missing folder are misuse."""
     folder = exported(used, tmp_path / "bundle")
     with omac_in(house) as another:
-        another.approve(another.project("shop"))
+        another.approved("shop")
         foreign = another.ok("key", "show").strip()
     done = verified(folder, foreign)
     assert (done.returncode, "has not signed this bundle" in done.stdout) == (10, True), done
@@ -486,7 +484,7 @@ def test_a_place_that_is_taken(used: Omac, tmp_path: Path) -> None:
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
     """Yield a host whose export takes a while."""
     with omac_in(tmp_path_factory.mktemp("busy")) as omac:
-        omac.approve(omac.project("shop", "echo"), "echo")
+        omac.approved("shop")
         called_often(omac, 8_000)
         yield omac
 
@@ -572,7 +570,7 @@ def test_other_options_do_not_go_on(busy: Omac, tmp_path: Path) -> None:
 def test_two_at_once(house: Path, tmp_path: Path) -> None:
     """A second export to the same folder is refused while the first is at work, and does not harm it."""
     with omac_in(house) as omac:
-        omac.approve(omac.project("shop", "echo"), "echo")
+        omac.approved("shop")
         called_often(omac, 40_000)
         started = omac.start("export", "--out", str(tmp_path / "bundle"))
         eventually(lambda: (tmp_path / ".omac-export-bundle/evidence.jsonl").exists(), 20.0, "the first lines")
@@ -587,7 +585,7 @@ def test_two_at_once(house: Path, tmp_path: Path) -> None:
 def test_a_full_disk(house: Path, tmp_path: Path) -> None:
     """An export to a full disk reports that and the next step; with more room the same command goes on."""
     with omac_in(house) as omac:
-        omac.approve(omac.project("shop", "echo"), "echo")
+        omac.approved("shop")
         called_often(omac, 10_000)
         small = tmp_path / "small"
         small.mkdir()
@@ -608,7 +606,7 @@ def test_a_full_disk(house: Path, tmp_path: Path) -> None:
 def test_no_export_of_what_was_changed(house: Path, tmp_path: Path) -> None:
     """A journal that was changed cannot be exported."""
     with omac_in(house) as omac:
-        omac.approve(omac.project("shop", "echo"), "echo")
+        omac.approved("shop")
         with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
             connection.execute("UPDATE event SET at = at + 1 WHERE position = 2")
         done = omac.run("export", "--out", str(tmp_path / "bundle"))

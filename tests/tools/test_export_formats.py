@@ -35,8 +35,7 @@ PEAK_MIB_MAX = 200
 def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
     """Yield a host with many kinds of events that omac records."""
     with omac_in(tmp_path_factory.mktemp("used")) as house:
-        project = house.project("shop", "echo", "other")
-        house.approve(project, "echo", "other")
+        project = house.approved("shop", "echo", "other")
         assert house.run("start", "--workdir", str(project), "--", "sh", "-c", "exit 3").status == 3
         serving = house.serve()
         manifest = serving.activate(project)
@@ -46,8 +45,7 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
         assert curl(f"{base.rsplit('/', 2)[0]}/nowhere/x").status >= 400
         house.ok("revoke", "other", "--workdir", str(project))
         eventually(lambda: house.audit(), 10.0, "accesses")
-        serving.process.terminate()
-        assert serving.process.wait(30) == 0
+        assert serving.end() == 0
         yield house
 
 
@@ -196,18 +194,17 @@ def test_without_what_writes_parquet(used: Omac, tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.full
-def test_memory_does_not_grow_with_the_events(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_events(omac: Omac, tmp_path: Path) -> None:
     """An export of a hundred thousand events as Parquet needs little memory."""
-    with omac_in(tmp_path) as house:
-        house.approve(house.project("shop", "echo"), "echo")
-        called_often(house, 100_000)
-        script = (
-            "import os, sys; from omac.tools.main import main\n"
-            "assert main(sys.argv[1:], os.environ, sys.stdin, sys.stdout, sys.stderr) == 0\n"
-            "(peak,) = [line for line in open('/proc/self/status') if line.startswith('VmHWM')]; print(peak)"
-        )
-        words = ("export", "--out", str(tmp_path / "bundle"), "--format", "parquet")
-        done = subprocess.run(
-            (sys.executable, "-c", script, *words), env=house.environment, capture_output=True, text=True, check=True
-        )
-        assert int(done.stdout.split()[-2]) < PEAK_MIB_MAX * 1024
+    omac.approved("shop")
+    called_often(omac, 100_000)
+    script = (
+        "import os, sys; from omac.tools.main import main\n"
+        "assert main(sys.argv[1:], os.environ, sys.stdin, sys.stdout, sys.stderr) == 0\n"
+        "(peak,) = [line for line in open('/proc/self/status') if line.startswith('VmHWM')]; print(peak)"
+    )
+    words = ("export", "--out", str(tmp_path / "bundle"), "--format", "parquet")
+    done = subprocess.run(
+        (sys.executable, "-c", script, *words), env=omac.environment, capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout.split()[-2]) < PEAK_MIB_MAX * 1024

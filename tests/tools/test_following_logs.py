@@ -55,7 +55,7 @@ def test_what_a_sidecar_printed_is_there_when_it_has_ended(omac: Omac) -> None:
 @pytest.mark.parametrize("command", [("audit", "--follow", "-n", "0"), ("logs", "-f")])
 def test_it_ends_when_nobody_reads_it(omac: Omac, command: tuple[str, ...]) -> None:
     """`omac audit --follow | head -1` ends at once, not with the next line, which may never come."""
-    omac.approve(omac.project("shop"))
+    omac.approved("shop")
     follow = omac.start(*command)
     assert follow.process.stdout is not None
     with pytest.raises(subprocess.TimeoutExpired):
@@ -66,7 +66,7 @@ def test_it_ends_when_nobody_reads_it(omac: Omac, command: tuple[str, ...]) -> N
 
 def test_rows_from_before_are_printed_at_once(omac: Omac) -> None:
     """`omac audit -n 1 --follow` hands its first rows to a pipe before it waits for more."""
-    omac.approve(omac.project("shop"))
+    omac.approved("shop")
     follow = omac.start("audit", "-n", "1", "--follow", "--json")
     assert follow.process.stdout is not None
     assert select.select([follow.process.stdout], [], [], 10)[0], "nothing is printed"
@@ -80,8 +80,7 @@ def test_rows_from_before_are_printed_at_once(omac: Omac) -> None:
 )
 def test_what_it_waits_for_is_said(omac: Omac, words: tuple[str, ...], what: str) -> None:
     """`omac logs -f` of a skill without a log reports that it waits for it; without -f it is refused."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     message = f"omac: {what} been started in {project}, so there is no log"
     done = omac.run("logs", *words, "--workdir", str(project))
     assert (done.status, done.err) == (1, f"{message}\n  try: omac list --workdir {project}\n  try: omac status\n"), (
@@ -94,8 +93,7 @@ def test_what_it_waits_for_is_said(omac: Omac, words: tuple[str, ...], what: str
 @pytest.mark.full
 def test_the_log_that_still_grows_is_followed(omac: Omac) -> None:
     """A server's log is followed, also after an `omac start` in the same project that has ended since."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     server = omac.serve()
     server.activate(project)
     omac.ok(*BARE, "--workdir", str(project), "--", "true")

@@ -45,7 +45,7 @@ Filled = Callable[[int], None]  # the free space, in KiB, that is left
 def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Path]]:
     """Yield a host whose journal is sealed in part, with checkpoints behind that, and a copy of its state."""
     with omac_in(tmp_path_factory.mktemp("host")) as omac:
-        omac.approve(omac.project("shop", "echo"), "echo")
+        omac.approved("shop")
         for number in range(3):
             called_often(omac, CALLS)
             omac.ok("checkpoint")
@@ -145,8 +145,7 @@ def test_the_status_on_a_full_disk(original: tuple[Omac, Path]) -> None:
 
 def test_the_status_on_a_disk_that_takes_no_change(omac: Omac) -> None:
     """A status is shown where what a launch left cannot be inspected, and says so."""
-    project = omac.project("shop", "echo")
-    omac.approve(project)
+    project = omac.approved("shop")
     line = ("sandbox", "run", "--workdir", str(project), "--", "sh", "-c", "touch up; sleep 60")
     launched = omac.start(*line)
     eventually((project / "up").exists, 20.0, "the program")

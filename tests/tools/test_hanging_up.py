@@ -55,5 +55,5 @@ def test_at_a_question(omac: Omac) -> None:
 )
 def test_while_it_prints(omac: Omac, words: tuple[str, ...], awaited: str) -> None:
     """A command that goes on printing to a terminal that hung up ends as if nobody read a pipe."""
-    omac.approve(omac.project("shop"))
+    omac.approved("shop")
     assert hung_up(omac, omac.root, words, awaited, ignored=True) == (141, "")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from nested_worktree import Ground, ground
+from programs import omac_at
 
 from omac.adapters.harness.hook_text import commands
 from omac.domain.harness.names import GUARDED
@@ -28,10 +29,7 @@ def place() -> Iterator[Ground]:
 @pytest.fixture
 def omac(place: Ground, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Install an omac in a folder whose name has a blank, and return its path."""
-    program = place.folder / "my programs" / "omac"
-    program.parent.mkdir()
-    program.write_text(f"#!{sys.executable}\nfrom omac.tools.entry import main\nmain()\n")
-    program.chmod(0o755)
+    program = omac_at(place.folder / "my programs" / "omac")
     monkeypatch.setattr(sys, "argv", [str(program), "hook", "install"])
     return program
 

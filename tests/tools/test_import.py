@@ -20,7 +20,7 @@ import secretstorage
 from jeepney.io.blocking import open_dbus_connection
 from polling import eventually
 from real_keyring import PrivateKeyring, private_keyring
-from real_omac import COMMAND, Done, Omac, curl, omac_in
+from real_omac import COMMAND, Done, Omac, curl
 
 from omac.domain.credentials.credential import ConfigWritten, DefaultMirrored, SecretWritten
 from omac.domain.skills.registration import Approved, Registered
@@ -232,13 +232,6 @@ def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
         content = path.read_bytes() if is_file else b""
         entries[str(path)] = (status.st_mode, status.st_mtime_ns if is_file else 0, content)
     return entries
-
-
-@pytest.fixture
-def omac(tmp_path: Path) -> Iterator[Omac]:
-    """Yield an omac of this test's own."""
-    with omac_in(tmp_path) as own:
-        yield own
 
 
 @pytest.fixture

@@ -30,8 +30,7 @@ COMMANDS = (
 @pytest.mark.full
 def test_no_command_prints_what_a_terminal_obeys(omac: Omac) -> None:
     """A project's name is escaped in the output of each command, and whole for a program that decodes it."""
-    project = omac.project(HOSTILE, "echo")
-    omac.approve(project)
+    project = omac.approved(HOSTILE)
     omac.serve()
     assert omac.run("activate", str(project)).status == 0
     matches = 0

@@ -55,7 +55,7 @@ for line in sys.stdin:
 @pytest.fixture
 def used(omac: Omac) -> Omac:
     """Return an omac with a journal."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     return omac
 
 

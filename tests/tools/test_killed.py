@@ -29,7 +29,7 @@ pytestmark = pytest.mark.full
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
     """Yield a host with a long journal, sealed in part."""
     with omac_in(tmp_path_factory.mktemp("busy")) as omac:
-        omac.approve(omac.project("shop", "echo"), "echo")
+        omac.approved("shop")
         called_often(omac, CALLS // 4)
         omac.ok("checkpoint")
         omac.ok("journal", "seal")

@@ -17,7 +17,7 @@ CALLS = 3_000
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
     """A host with a journal of more than 5,000 events, partly sealed."""
     with omac_in(tmp_path_factory.mktemp("busy")) as house:
-        house.approve(house.project("shop", "echo"), "echo")
+        house.approved("shop")
         called_often(house, CALLS // 2)
         house.ok("checkpoint")
         house.ok("journal", "seal")

@@ -19,7 +19,7 @@ WORD = "private-basket"
 @pytest.fixture
 def sealed(omac: Omac) -> Path:
     """The only segment of a host's journal. It holds an approval, a key and a checkpoint; more events follow it."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     omac.ok("start", "--workdir", str(omac.root / "shop"), "--", "echo", WORD)
     called_often(omac, 20)
     assert WORD in omac.ok("replay", "--at", "30")

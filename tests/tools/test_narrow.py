@@ -51,10 +51,9 @@ class OnTerminal:
 @pytest.fixture(scope="module")
 def used(house: Omac, server: Serving) -> Path:
     """A project with long names, two approved skills, a broken one, and an access."""
-    project = house.project(
+    project = house.approved(
         "a-project-with-a-name-that-is-rather-long/and-one-below-it", "echo", "a-skill-of-long-name"
     )
-    house.approve(project, "echo", "a-skill-of-long-name")
     house.skill(project, "wrong", "name: [")
     base = server.skill(project)["base"]
     assert curl(f"{base}/echo/{'segment/' * 10}").status == 200

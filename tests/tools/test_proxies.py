@@ -10,8 +10,7 @@ from real_omac import Omac
 @pytest.mark.parametrize("own", [{}, {"NO_PROXY": ".example"}, {"no_proxy": ".example", "NO_PROXY": "of-others"}])
 def test_a_call_of_a_skill_goes_to_no_proxy(omac: Omac, options: tuple[str, ...], own: dict[str, str]) -> None:
     """A proxy would get the token, and could not answer. What the person exempts from proxies stays exempt."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     call = 'curl -sS --max-time 5 "$OMAC_ECHO_BASE/health" && echo " $no_proxy $NO_PROXY"'
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         host, port = proxy.getsockname()

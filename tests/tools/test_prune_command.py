@@ -41,8 +41,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, l
             base = serving.activate(project)["skills"][0]["base"]
             curl(f"{base}/echo/private-{number}")
             curl(f"{base.rsplit('/', 1)[0]}/nowhere/x")
-            serving.process.terminate()
-            assert serving.process.wait(30) == 0
+            assert serving.end() == 0
             omac.ok("start", "--", "true", cwd=project)
             omac.ok("revoke", "echo", cwd=project)
             omac.ok("checkpoint")
@@ -138,8 +137,7 @@ def test_state_and_proofs_stay(
 def test_what_ended_long_ago(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Runs and launches that the state has already forgotten are dropped whole."""
     with omac_in(tmp_path_factory.mktemp("long")) as omac:
-        project = omac.project("shop", "echo")
-        omac.approve(project, "echo")
+        project = omac.approved("shop")
         for number in range(80):
             omac.ok("start", "--", "true", cwd=project)
             if number in (2, 75, 79):
@@ -212,7 +210,7 @@ def test_nothing_to_prune(original: tuple[Omac, list[str], Path], host: Omac) ->
 
 def test_the_proposed_seal_makes_the_prune_possible(omac: Omac) -> None:
     """A prune without a segment of that time proposes the seal of that time alone, and none where nothing is as old."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     omac.ok("checkpoint")
     assert "try:" not in omac.ok("journal", "prune", "--keep", "400d")
     until = moment()
@@ -225,7 +223,7 @@ def test_the_proposed_seal_makes_the_prune_possible(omac: Omac) -> None:
 def test_what_was_dropped_ends_its_segment(omac: Omac) -> None:
     """Segments in which nothing that is kept follows what was dropped are checked as any other."""
     dropped: object = {"access.requested": 5, "access.completed": 5}
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     for _ in range(2):
         called_often(omac, 5)
         omac.ok("checkpoint")
@@ -237,7 +235,7 @@ def test_what_was_dropped_ends_its_segment(omac: Omac) -> None:
 def test_the_index_of_the_audit_goes_with_the_contents(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
     """A prune that ends early leaves no index of the audit, which has rows of what it dropped until then. One that was
     in use meanwhile does not count any more."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     called_often(omac, INDEXED_FROM // 2)
     omac.ok("checkpoint")
     omac.ok("journal", "seal")
@@ -302,8 +300,7 @@ def test_it_goes_on(host: Omac) -> None:
     assert host.process("journal", "seal").status == 0
     assert host.process("journal", "prune", "--keep", "0s", "--yes").status == 0
     assert curl(f"{base}/echo/x").status == 200
-    serving.process.terminate()
-    assert serving.process.wait(30) == 0
+    assert serving.end() == 0
     host.ok("start", "--", "true", cwd=project)
     sound(host)
     bundle = host.folder / "bundle"

@@ -19,8 +19,7 @@ PATH, ARGUMENT = "private-basket", "private-argument"
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
     """A host on which an agent called a skill, and a program ran in a sandbox."""
     with omac_in(tmp_path_factory.mktemp("host")) as omac:
-        project = omac.project("shop", "echo")
-        omac.approve(project, "echo")
+        project = omac.approved("shop")
         used(omac, project, PATH, ARGUMENT)
         yield omac
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from polling import eventually
+from programs import program_at
 from real_keyring import PrivateKeyring
 from real_omac import ECHO_SKILL, Done, Omac, omac_in
 from valued_skill import PROGRAM, alone, everywhere, told, typed, valued, with_vault
@@ -504,8 +505,7 @@ def test_the_install_script_is_shown_and_not_run(omac: Omac, kind: str) -> None:
         folder.mkdir()
     match kind:
         case "plain":
-            script.write_text(f"#!/bin/sh\n\ttouch {mark}\x1b]0;x\x07\u202e\n")
-            script.chmod(0o755)
+            program_at(script, f"#!/bin/sh\n\ttouch {mark}\x1b]0;x\x07\u202e\n")
         case "long":
             script.write_text("".join(f"echo {number}\n" for number in range(500)))
         case "link":

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import sqlite3
 import sys
 import threading
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machine import free_port
 from notes import notes_of
 from polling import eventually
 from real_omac import Answer, Omac, Serving, curl, omac_in
@@ -30,9 +30,7 @@ class Keeper:
 
     def __init__(self, omac: Omac) -> None:
         self.omac = omac
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.serving = self.serve()
 
@@ -56,7 +54,7 @@ class Keeper:
 @pytest.fixture
 def used(omac: Omac) -> Omac:
     """Return a host whose next run has something to sign."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     called_often(omac, WORTH)
     return omac
 

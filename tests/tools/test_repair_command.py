@@ -39,8 +39,7 @@ def test_check_beside_a_server_and_no_repair_under_it(omac: Omac) -> None:
 def test_from_damage_back_to_work(omac: Omac) -> None:
     """Every command names the way back from damage. After the repair, sound events are as before, and a server starts
     again."""
-    project = omac.project("shop", "echo")
-    omac.approve(project, "echo")
+    project = omac.approved("shop")
     omac.ok("settings", "set", "secrets.store", "vault")
     position = json.loads(omac.ok("journal", "check", "--json"))["position"]
     spoil(omac, f"UPDATE event SET body = x'c1' WHERE position = {position}")
@@ -120,8 +119,7 @@ def test_keys_that_cannot_be_read_are_no_damage(omac: Omac) -> None:
 
 def test_a_gap_is_refused_by_every_command(omac: Omac) -> None:
     """Each command refuses a journal with a missing row."""
-    project = omac.project("shop", "echo")
-    omac.approve(project, "echo")
+    project = omac.approved("shop")
     omac.ok("settings", "set", "secrets.store", "vault")
     for statement in (
         "DELETE FROM event WHERE position = 1",
@@ -149,7 +147,7 @@ def test_nothing_to_check(omac: Omac) -> None:
 
 def test_a_sound_journal_is_not_repaired(omac: Omac) -> None:
     """A repair leaves a sound journal as it is, and refuses a position that is sound."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     assert "nothing in" in omac.ok("journal", "repair", "--yes")
     done = omac.run("journal", "repair", "--position", "1", "--yes")
     assert done.status == 2
@@ -162,7 +160,7 @@ def test_a_sound_journal_is_not_repaired(omac: Omac) -> None:
 def test_an_export_after_a_repair(omac: Omac, tmp_path: Path) -> None:
     """A position that was set aside is exported as its leaf alone, and cannot be proven. Its neighbor is proven, before
     and after the events are sealed."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     for value in ("vault", "keychain", "vault"):
         omac.ok("settings", "set", "secrets.store", value)
     position = json.loads(omac.ok("journal", "check", "--json"))["position"]
@@ -187,7 +185,7 @@ def test_an_export_after_a_repair(omac: Omac, tmp_path: Path) -> None:
 
 def test_the_record_of_a_repair_is_damaged(omac: Omac) -> None:
     """The record of a repair is repaired like any other event, and still excuses the position that it set aside."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     position = json.loads(omac.ok("journal", "check", "--json"))["position"]
     for damaged in (position, position + 1):
         spoil(omac, f"UPDATE event SET body = x'c1' WHERE position = {damaged}")

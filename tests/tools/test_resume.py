@@ -23,13 +23,8 @@ COMMANDS = {"codex": ("exec", "e"), "opencode": ("run",)}
 @pytest.fixture
 def shop(omac: Omac) -> Path:
     """Return a project, and put programs named like agents on PATH, which print their arguments."""
-    folder = omac.folder / "bin"
-    folder.mkdir()
-    omac.environment["PATH"] = f"{folder}:{omac.environment['PATH']}"
     for name in (*CALLS, "copilot"):
-        program = folder / name
-        program.write_text('#!/bin/sh\necho "${0##*/} $@"\n')
-        program.chmod(0o755)
+        omac.program(name, '#!/bin/sh\necho "${0##*/} $@"\n')
     return omac.project("shop")
 
 

@@ -58,8 +58,7 @@ def sealed_to(omac: Omac) -> int:
 
 def grown(omac: Omac) -> list[str]:
     """Let a host's journal grow, with checkpoints; return a time behind each of them."""
-    project = omac.project("shop", "echo")
-    omac.approve(project, "echo")
+    project = omac.approved("shop")
     times = []
     for number in range(CHECKPOINTS):
         called_often(omac, BATCH)
@@ -310,8 +309,7 @@ def test_beside_a_server(host: Omac) -> None:
         ended.set()
         caller.join()
     assert serving.skill(project)["state"] == "ready"
-    serving.process.terminate()
-    assert serving.process.wait(30) == 0
+    assert serving.end() == 0
     assert (set(statuses), len(files(host))) == ({200}, 1)
     host.ok("journal", "check")
     rows = host.audit("--path", "/echo/x")
@@ -438,7 +436,7 @@ def test_a_file_lost_before_it_was_listed(
 def test_killed_at_random_moments(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Repeated kill -9 during seals, with events appended in between, loses nothing that was recorded."""
     with omac_in(tmp_path_factory.mktemp("killed")) as omac:
-        omac.approve(omac.project("shop", "echo"), "echo")
+        omac.approved("shop")
         for number in range(12):
             called_often(omac, 1_500)
             events = json.loads(omac.ok("journal", "stats", "--json"))["events"]
@@ -684,8 +682,7 @@ def test_a_start_reads_no_segment(host: Omac) -> None:
     for path in files(host):
         path.rename(host.folder / path.name)
     serving = host.serve()
-    serving.process.terminate()
-    assert serving.process.wait(30) == 0
+    assert serving.end() == 0
     host.ok("status")
     done = host.run("replay", "--at", "5")
     assert (done.status, "is missing" in done.err, "install -m 400" in done.err) == (10, True, True), done

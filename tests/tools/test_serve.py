@@ -20,6 +20,7 @@ import pytest
 import trio
 from held_bubblewrap import held
 from polling import eventually, stays
+from programs import omac_at
 from real_omac import CURL, Omac, Serving, curl, omac_in
 from tools.test_snapshots import called_often
 
@@ -161,8 +162,7 @@ def test_the_ready_line_says_where_everything_is(house: Omac, server: Serving) -
 
 def test_an_approved_skill_is_ready_on_first_activation(house: Omac, server: Serving) -> None:
     """The manifest names the directory, its token, the skill's two bases, and the agent's variables."""
-    project = house.project("manifest")
-    house.approve(project)
+    project = house.approved("manifest")
     manifest = server.activate(project)
     token = manifest["dir_token"]
     assert (manifest["dir"], manifest["state"]) == (str(project), "active")
@@ -180,8 +180,7 @@ def test_an_approved_skill_is_ready_on_first_activation(house: Omac, server: Ser
 def test_curl_uses_a_skill_and_the_audit_has_each_access_once(house: Omac, server: Serving) -> None:
     """The audit has one row for each access: GET, POST, 50 MiB up, a stream, the Unix socket and two unknown routes. It
     records the request, its caller, its outcome, the bytes moved and the duration."""
-    project = house.project("journey")
-    house.approve(project)
+    project = house.approved("journey")
     base = server.skill(project)["base"]
     token = base.split("/")[3]
 
@@ -253,14 +252,7 @@ def test_an_unapproved_skill_comes_online_by_the_fix_it_names(house: Omac, serve
     assert "not host-approved" in answer.body
 
     (fix,) = skill["fix"]
-    scripts = house.folder / "bin"
-    scripts.mkdir()
-    command = scripts / "omac"
-    command.write_text(
-        f'#!/bin/sh\nexec {json.dumps(sys.executable)} -c "from omac.tools.entry import main; main()" "$@"\n'
-    )
-    command.chmod(0o755)
-    path = {"PATH": f"{scripts}:{house.environment['PATH']}"}
+    path = {"PATH": f"{omac_at(house.folder / 'bin' / 'omac').parent}:{house.environment['PATH']}"}
     subprocess.run(["/bin/sh", "-c", fix], check=True, cwd="/", env=house.environment | path, capture_output=True)
 
     eventually(lambda: curl(f"{base}/status").status == 200, 20.0, "the approved skill to be ready")
@@ -270,8 +262,7 @@ def test_an_unapproved_skill_comes_online_by_the_fix_it_names(house: Omac, serve
 
 def test_code_that_changed_after_approval_does_not_run(house: Omac, server: Serving) -> None:
     """An approval holds for the code that was shown: a changed file needs a new approval."""
-    project = house.project("drift")
-    house.approve(project)
+    project = house.approved("drift")
     assert is_up(server.skill(project))
     with (project / ".agents" / "skills" / "echo" / "sidecar.py").open("a") as file:
         file.write("# changed\n")
@@ -304,8 +295,7 @@ def test_a_skill_that_lacks_a_secret_is_pending(house: Omac, server: Serving) ->
 def test_each_session_has_a_token_of_its_own(house: Omac, server: Serving) -> None:
     """Each session has its own token, and the audit names the session; calls by the launch token have none. A second
     activation changes nothing."""
-    project = house.project("sessions")
-    house.approve(project)
+    project = house.approved("sessions")
     shared, first, second = server.activate(project), server.activate(project, "s1"), server.activate(project, "s2")
     assert len({shared["dir_token"], first["dir_token"], second["dir_token"]}) == 3
     assert server.activate(project, "s1") == first
@@ -321,8 +311,7 @@ def test_each_session_has_a_token_of_its_own(house: Omac, server: Serving) -> No
 def test_a_sidecar_that_crashes_comes_back_by_itself(house: Omac, server: Serving) -> None:
     """A crashed sidecar's route answers 503 and the manifest reports it; then it is ready again, at the same
     address."""
-    project = house.project("crash")
-    house.approve(project)
+    project = house.approved("crash")
     skill = server.skill(project)
     assert curl(f"{skill['base']}/crash").status == 502
     down = eventually(
@@ -336,27 +325,24 @@ def test_a_sidecar_that_crashes_comes_back_by_itself(house: Omac, server: Servin
 
 
 @pytest.mark.full
-def test_calls_that_cannot_be_encrypted_get_an_answer(tmp_path: Path) -> None:
+def test_calls_that_cannot_be_encrypted_get_an_answer(omac: Omac, tmp_path: Path) -> None:
     """Calls are refused, by a reason that says what mends it, where the library that encrypts cannot be loaded."""
     library = tmp_path / "cryptography"
     library.mkdir()
     (library / "__init__.py").write_text("raise ImportError('gone')\n")
-    with omac_in(tmp_path) as omac:
-        project = omac.project("shop")
-        omac.approve(project)
-        base = omac.serve(extra={"PYTHONPATH": str(tmp_path)}).skill(project)["base"]
-        for body in ((), ("-d", "x")):
-            answer = curl(*body, f"{base}/echo")
-            assert (answer.status, answer.headers["x-omac-reason"]) == (503, "prerequisite-missing"), answer
-            assert answer.json()["detail"].endswith("personal fields cannot be loaded: gone")
+    project = omac.approved("shop")
+    base = omac.serve(extra={"PYTHONPATH": str(tmp_path)}).skill(project)["base"]
+    for body in ((), ("-d", "x")):
+        answer = curl(*body, f"{base}/echo")
+        assert (answer.status, answer.headers["x-omac-reason"]) == (503, "prerequisite-missing"), answer
+        assert answer.json()["detail"].endswith("personal fields cannot be loaded: gone")
 
 
 @pytest.mark.full
 def test_a_sidecar_that_hangs_is_restarted_on_request(house: Omac, server: Serving) -> None:
     """A reload leaves a sidecar whose skill did not change, also one that hangs; with --restart it is replaced, at the
     same address, and no other is."""
-    project = house.project("hung", "echo", "other")
-    house.approve(project, "echo", "other")
+    project = house.approved("hung", "echo", "other")
     skills = server.activate(project)["skills"]
 
     def pids() -> dict[str, int]:
@@ -496,8 +482,7 @@ def test_nothing_forwarded_is_lost_by_a_kill(omac: Omac) -> None:
 def test_orphans_are_ended_where_bubblewrap_is_missing(omac: Omac) -> None:
     """omac without bubblewrap reports the missing pid namespace. The next start ends a sidecar that survived its kill
     -9, and no other process: it compares more than the pid."""
-    project = omac.project("p")
-    omac.approve(project)
+    project = omac.approved("p")
     hide = 'mount --bind /dev/null "$(command -v bwrap)" && exec "$@"'
     without = ("unshare", "--mount", "sh", "-c", hide, "sh")
     first = omac.serve(within=without)
@@ -521,8 +506,7 @@ def test_orphans_are_ended_where_bubblewrap_is_missing(omac: Omac) -> None:
 @pytest.mark.full
 def test_an_init_that_a_kill_left_waiting_is_ended(omac: Omac) -> None:
     """A bubblewrap killed with omac while it sets up a namespace leaves an init process; the next start ends it."""
-    project = omac.project("p")
-    omac.approve(project)
+    project = omac.approved("p")
     first = omac.serve()
     first.activate(project)
     reader, writer = os.pipe()
@@ -544,8 +528,7 @@ def test_an_init_that_a_kill_left_waiting_is_ended(omac: Omac) -> None:
 def test_a_stop_is_in_order(omac: Omac) -> None:
     """SIGTERM records the accesses under way, takes directories offline and records the end of the run. The exit status
     is 0, and no process is left."""
-    project = omac.project("p")
-    omac.approve(project)
+    project = omac.approved("p")
     server = omac.serve("--workdir", str(project))
     skill = server.skill(project)
     with subprocess.Popen([*CURL, f"{skill['base']}/slow?ms=20000"], stdout=subprocess.PIPE) as client:
@@ -564,7 +547,7 @@ def test_a_stop_is_in_order(omac: Omac) -> None:
 
 def test_omac_was_replaced_by_another_version(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that cannot load the code that signs, such as after an upgrade, reports it and ends in order."""
-    omac.approve(omac.project("shop"))
+    omac.approved("shop")
     called_often(omac, WORTH)
     replaced = "import sys; sys.modules['omac.journal.checkpoint'] = None; from omac.tools.entry import main; main()"
     monkeypatch.setattr("real_omac.COMMAND", (sys.executable, "-c", replaced))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from polling import eventually
-from real_omac import COMMAND, Omac
+from programs import omac_at
+from real_omac import Omac
 
 from omac.adapters.linux.readiness import VARIABLE
 from omac.domain.kernel.run import RunRecovered, RunStopped
@@ -46,9 +47,7 @@ def managed(omac: Omac, script: str, *drop_in: str) -> subprocess.CompletedProce
     home = Path(omac.environment["HOME"])
     folder, program = home / ".config/systemd/user", home / ".local/bin/omac"
     (folder / "omac.service.d").mkdir(parents=True)
-    program.parent.mkdir(parents=True)
-    program.write_text(f'#!/bin/sh\nexec {COMMAND[0]} -c "{COMMAND[2]}" "$@"\n')
-    program.chmod(0o755)
+    omac_at(program)
     (home / "projects").symlink_to(omac.root)
     (folder / "omac.service").write_text(unit())
     variables = [
@@ -69,8 +68,7 @@ def managed(omac: Omac, script: str, *drop_in: str) -> subprocess.CompletedProce
 @pytest.mark.full
 def test_the_documented_unit(omac: Omac) -> None:
     """A service is ready when systemctl returns, starts again after a kill, and ends in order, its sidecars first."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     key = Path(omac.environment["HOME"]) / ".config/omac/vault.key"
     key.parent.mkdir(parents=True)
     omac.ok("vault", "init", "--key-file", str(key))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
+from programs import program_at
 from real_omac import COMMAND, Omac
 from started import BARE
 from valued_skill import META, PROGRAM
@@ -29,8 +30,7 @@ mkdir -p ~/.cache/some && echo x > ~/.cache/some/file
 @pytest.fixture
 def shop(omac: Omac) -> Path:
     """A repository with a commit and an approved skill."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-qm", "begin")):
         subprocess.run(
             ["git", "-c", "user.name=p", "-c", "user.email=p@q", "-C", str(project), *words],
@@ -210,13 +210,9 @@ def test_no_finding_passes_for_a_command(omac: Omac, shop: Path) -> None:
 
 
 @pytest.mark.full
-def test_what_an_agent_restores_at_each_start_is_not_reported(omac: Omac, shop: Path, tmp_path: Path) -> None:
+def test_what_an_agent_restores_at_each_start_is_not_reported(omac: Omac, shop: Path) -> None:
     """OpenCode's packages and caches are no loss; another file in the same folder is."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "opencode").write_text(OPENCODE)
-    (folder / "opencode").chmod(0o755)
-    omac.environment["PATH"] = f"{folder}:{omac.environment['PATH']}"
+    omac.program("opencode", OPENCODE)
     done = omac.run("start", "opencode", cwd=shop)
     assert done.status == 0, done
     home = omac.environment["HOME"]
@@ -250,9 +246,7 @@ def test_all_that_is_lost_is_counted(omac: Omac, shop: Path) -> None:
 @pytest.mark.full
 def test_git_of_the_project_runs_nothing(omac: Omac, shop: Path) -> None:
     """The report runs no monitor and no program that settings of the repository name."""
-    trap = omac.folder / "trap"
-    trap.write_text(f"#!/bin/sh\necho ran >> {omac.folder}/ran\n")
-    trap.chmod(0o755)
+    trap = program_at(omac.folder / "trap", f"#!/bin/sh\necho ran >> {omac.folder}/ran\n")
     for name in ("core.fsmonitor", "core.pager", "gpg.program", "core.sshCommand", "core.alternateRefsCommand"):
         subprocess.run(["git", "-C", str(shop), "config", name, str(trap)], check=True, env=omac.environment)
     subprocess.run(["git", "-C", str(shop), "config", "log.showSignature", "true"], check=True, env=omac.environment)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
+from programs import omac_at
 from real_omac import COMMAND, Omac
 
 WITHIN_S = 30
@@ -19,9 +20,7 @@ LISTENING = "import os, time; os.fork() or os.setsid(); print('UP', flush=True);
 @contextmanager
 def at_shell(omac: Omac) -> Iterator[tuple["pexpect.spawn[str]", Path]]:
     """Yield an interactive shell with omac in its PATH, and its project."""
-    program = omac.folder / "omac"
-    program.write_text(f'#!/bin/sh\nexec {COMMAND[0]} -c "{COMMAND[2]}" "$@"\n')
-    program.chmod(0o755)
+    omac_at(omac.folder / "omac")
     project = omac.project("shop")
     environment = {**omac.environment, "PS1": "> ", "PATH": f"{omac.folder}:{os.environ['PATH']}"}
     shell = pexpect.spawn(

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from programs import program_at
 from real_omac import Omac
 
 HASH = re.compile("sha256:[0-9a-f]{64}")
@@ -144,8 +145,7 @@ def test_a_change_is_shown_as_a_unified_difference(house: Omac, project: Path) -
     assert (same.status, same.out, same.err) == (0, "", "echo: the files are what was approved\n")
     program = source(project) / "sidecar.py"
     lines = program.read_text().splitlines()
-    program.write_text("\n".join([*lines[:10], "changed = True", *lines[11:]]) + "\n")
-    program.chmod(0o755)
+    program_at(program, "\n".join([*lines[:10], "changed = True", *lines[11:]]) + "\n")
     (source(project) / "data.bin").write_bytes(b"\0\1\2")
     (source(project) / "SKILL.md").unlink()
     (source(project) / "new.py").write_text("print('new')\n")
@@ -173,9 +173,7 @@ def test_a_change_is_shown_as_a_unified_difference(house: Omac, project: Path) -
 
 def test_a_copy_that_names_its_own_place_is_no_change(house: Omac, project: Path) -> None:
     """The copy of a script that names its folder names the copy's folder instead; this is no difference."""
-    script = source(project) / "tool"
-    script.write_text(f"#!{source(project)}/run\n")
-    script.chmod(0o755)
+    script = program_at(source(project) / "tool", f"#!{source(project)}/run\n")
     (source(project) / "absolute").symlink_to(script)
     (source(project) / "relative").symlink_to("tool")
     house.approve(project)

@@ -34,7 +34,7 @@ def called_often(omac: Omac, times: int) -> None:
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
     """Yield a host whose journal is long enough for snapshots, with an approved skill."""
     with omac_in(tmp_path_factory.mktemp("busy")) as house:
-        house.approve(house.project("shop", "echo"), "echo")
+        house.approved("shop")
         called_often(house, WORTH)
         yield house
 
@@ -43,7 +43,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
 def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Yield a snapshot of another journal."""
     with omac_in(tmp_path_factory.mktemp("foreign")) as house:
-        house.approve(house.project("shop", "echo"), "echo")
+        house.approved("shop")
         called_often(house, WORTH)
         told(house)
         yield snapshots(house)[0]

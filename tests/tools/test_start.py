@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from polling import eventually
+from programs import program_at
 from real_omac import Omac, curl
 from started import BARE, SHOW, WAIT, started, told
 
@@ -31,13 +32,7 @@ from omac.domain.sidecars.sidecar import SpawnRequested
 @pytest.fixture
 def agent(omac: Omac) -> Path:
     """Put a program called claude on PATH, which prints its arguments."""
-    folder = omac.folder / "bin"
-    folder.mkdir()
-    omac.environment["PATH"] = f"{folder}:{omac.environment['PATH']}"
-    program = folder / "claude"
-    program.write_text('#!/bin/sh\necho claude "$@"\nenv | grep ^OMAC_HARNESS=\n')
-    program.chmod(0o755)
-    return program
+    return omac.program("claude", '#!/bin/sh\necho claude "$@"\nenv | grep ^OMAC_HARNESS=\n')
 
 
 def test_a_person_with_settings(omac: Omac, shop: Path) -> None:
@@ -205,10 +200,7 @@ def test_words_of_an_agent_without_dashes(house: Omac, line: str, fix: str) -> N
 @pytest.mark.full
 def test_an_agent_as_any_command(house: Omac) -> None:
     """An agent behind `--` has no login there: omac says so, with the line that was meant, and runs it all the same."""
-    program = house.folder / "bin" / "claude"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho ran\n")
-    program.chmod(0o755)
+    program = program_at(house.folder / "bin" / "claude", "#!/bin/sh\necho ran\n")
     extra = {"PATH": f"{program.parent}:{os.environ['PATH']}"}
     workdir = str(house.project("plain"))
     done = house.run("start", "--workdir", workdir, "--", "claude", "-p", "say hi", extra=extra)

@@ -16,16 +16,9 @@ OF_THE_SHELL = {"_", "SHLVL", "OLDPWD", "PWD"}
 def shop(omac: Omac) -> Path:
     """Return a project with an approved skill, and put programs named like agents on PATH, which print their
     arguments."""
-    folder = omac.folder / "bin"
-    folder.mkdir()
-    omac.environment["PATH"] = f"{folder}:{omac.environment['PATH']}"
     for name in ("claude", "codex", "opencode", "pi"):
-        program = folder / name
-        program.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\" > arguments\nenv > variables\n")
-        program.chmod(0o755)
-    project = omac.project("shop")
-    omac.approve(project)
-    return project
+        omac.program(name, "#!/bin/sh\nprintf '%s\\n' \"$@\" > arguments\nenv > variables\n")
+    return omac.approved("shop")
 
 
 def names(text: str) -> set[str]:

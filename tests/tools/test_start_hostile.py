@@ -72,12 +72,8 @@ for path in ("/elsewhere/" + "x/" * 1000 + "end", "/elsewhere/" + chr(0xDC80) * 
 def test_a_denial_of_a_long_path_is_recorded(omac: Omac) -> None:
     """A denied write is recorded even if the agent names a very long path or one that is not text."""
     project = omac.project("p")
-    folder = omac.folder / "bin"
-    folder.mkdir()
-    (folder / "opencode").write_text(HOOKED)
-    (folder / "opencode").chmod(0o755)
-    path = {"PATH": f"{folder}:{omac.environment['PATH']}"}
-    done = omac.run("start", "opencode", "--workdir", str(project), extra=path)
+    omac.program("opencode", HOOKED)
+    done = omac.run("start", "opencode", "--workdir", str(project))
     assert done.out == "2 False\n2 False\n", done
     denied = [record.event for record in omac.events(GuardDenied) if isinstance(record.event, GuardDenied)]
     assert [event.path[:14] for event in denied] == ["/elsewhere/x/x", ""], "the latter is no text"
@@ -99,13 +95,8 @@ def test_a_git_pointer_that_is_none_is_no_defect_of_omacs(omac: Omac, kind: str)
         case _:
             with pointer.open("wb") as file:
                 file.truncate(1 << 33)
-    folder = omac.folder / "bin"
-    folder.mkdir()
-    program = folder / "codex"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    path = {"PATH": f"{folder}:{omac.environment['PATH']}"}
-    done = omac.run("start", "codex", "--workdir", str(project), extra=path)
+    omac.program("codex", "#!/bin/sh\n")
+    done = omac.run("start", "codex", "--workdir", str(project))
     assert done.status == 7, done
     assert str(pointer) in done.err
 

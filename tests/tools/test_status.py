@@ -52,8 +52,7 @@ def kill(omac: Omac, run: Serving) -> None:
 def test_a_killed_server_is_not_shown_as_running(omac: Omac) -> None:
     """The text reports a killed server as ended, and nothing as online. The JSON is the fold of the journal, as in a
     replay."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     server = omac.serve()
     server.activate(project)
     assert f"pid {server.process.pid}" in omac.ok("status")
@@ -145,8 +144,7 @@ def test_a_sandbox_is_listed_while_it_runs(omac: Omac) -> None:
 def test_a_run_of_another_pid_namespace(omac: Omac) -> None:
     """An omac in another pid namespace takes a run for one that lives, and its sidecars, too: no journal is restored
     under it."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     copy = str(omac.folder / "copy")
     omac.ok("journal", "backup", copy)
     run = started(omac, project, LOOP)
@@ -184,8 +182,7 @@ def test_a_sandbox_of_another_pid_namespace(omac: Omac) -> None:
 @pytest.mark.full
 def test_a_directory_that_was_moved_while_online(omac: Omac) -> None:
     """A directory moved while online is reported as moved. Each command for it names the one that takes it offline."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     server = omac.serve()
     server.activate(project)
     run = started(omac, project, LOOP)
@@ -219,8 +216,7 @@ def run_of(omac: Omac, run: Serving) -> str:
 def test_a_server_of_another_version(omac: Omac) -> None:
     """A server of another version, whose status has another form: status and runs come from the journal, and omac
     reports that."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     server = omac.serve(within=(sys.executable, "-c", EARLIER))
     server.activate(project)
     for words in (), ("--json",):

@@ -1,11 +1,10 @@
 """Calls of a sidecar whose port changes hands: they come to it also where it listens no more, and to nobody else."""
 
 import socket
-from pathlib import Path
 
 import pytest
 from polling import eventually
-from real_omac import curl, omac_in
+from real_omac import Omac, curl
 
 from omac.adapters.linux.listeners import answering
 
@@ -54,55 +53,52 @@ CALLS = {"get": (), "post": ("--data", "for the skill alone")}
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_who_takes_the_port_gets_no_byte(tmp_path: Path, call: tuple[str, ...]) -> None:
+def test_who_takes_the_port_gets_no_byte(omac: Omac, call: tuple[str, ...]) -> None:
     """The call is refused and recorded, whichever part of the facade serves it."""
-    with omac_in(tmp_path) as omac:
-        project = omac.project("shop")
-        omac.skill(project, "wrapped", META, PROGRAM)
-        omac.approve(project, "wrapped")
-        server = omac.serve()
-        base = server.skill(project, "wrapped")["base"]
-        (port,) = [each["port"] for each in server.call("status").json()["sidecars"] if each["skill"] == "wrapped"]
-        assert curl(f"{base}/x", *call).status == 200
-        curl(f"{base}/end")
-        eventually(lambda: not answering(port), 5.0, "the server to end")
-        with socket.create_server(("127.0.0.1", port)) as stranger:
-            stranger.settimeout(5.0)
-            answer = curl(f"{base}/x", *call)
-            assert (answer.status, answer.headers["x-omac-reason"]) == (503, "sidecar-down"), answer
-            assert "its port does not lead to its server alone" in answer.body
-            stranger.settimeout(0.2)
-            received = []
-            while True:
-                try:
-                    connection, _ = stranger.accept()
-                except TimeoutError:
-                    break
-                with connection:
-                    received.append(connection.recv(4096))
-        assert set(received) == {b""}
-        (*_, last) = omac.audit("--path", "/x")
-        assert (last["status"], last["reason"]) == (503, "sidecar-down")
+    project = omac.project("shop")
+    omac.skill(project, "wrapped", META, PROGRAM)
+    omac.approve(project, "wrapped")
+    server = omac.serve()
+    base = server.skill(project, "wrapped")["base"]
+    (port,) = [each["port"] for each in server.call("status").json()["sidecars"] if each["skill"] == "wrapped"]
+    assert curl(f"{base}/x", *call).status == 200
+    curl(f"{base}/end")
+    eventually(lambda: not answering(port), 5.0, "the server to end")
+    with socket.create_server(("127.0.0.1", port)) as stranger:
+        stranger.settimeout(5.0)
+        answer = curl(f"{base}/x", *call)
+        assert (answer.status, answer.headers["x-omac-reason"]) == (503, "sidecar-down"), answer
+        assert "its port does not lead to its server alone" in answer.body
+        stranger.settimeout(0.2)
+        received = []
+        while True:
+            try:
+                connection, _ = stranger.accept()
+            except TimeoutError:
+                break
+            with connection:
+                received.append(connection.recv(4096))
+    assert set(received) == {b""}
+    (*_, last) = omac.audit("--path", "/x")
+    assert (last["status"], last["reason"]) == (503, "sidecar-down")
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.full
-def test_a_server_that_listens_for_one_connection_gets_it(tmp_path: Path, call: tuple[str, ...]) -> None:
+def test_a_server_that_listens_for_one_connection_gets_it(omac: Omac, call: tuple[str, ...]) -> None:
     """No call is refused because the server that has accepted it listens no more, as `nc -l` and `socat` do."""
-    with omac_in(tmp_path) as omac:
-        project = omac.project("shop")
-        omac.skill(project, "wrapped", META, ONE_BY_ONE)
-        omac.approve(project, "wrapped")
-        base = omac.serve().skill(project, "wrapped")["base"]
-        assert {curl(f"{base}/x", *call).status for _ in range(CALLS_MANY)} == {200}
+    project = omac.project("shop")
+    omac.skill(project, "wrapped", META, ONE_BY_ONE)
+    omac.approve(project, "wrapped")
+    base = omac.serve().skill(project, "wrapped")["base"]
+    assert {curl(f"{base}/x", *call).status for _ in range(CALLS_MANY)} == {200}
 
 
 @pytest.mark.full
-def test_a_server_with_one_connection_is_not_taken_for_dead(tmp_path: Path) -> None:
+def test_a_server_with_one_connection_is_not_taken_for_dead(omac: Omac) -> None:
     """A call that lasts longer than omac goes without checking whether the sidecar listens gets its answer."""
-    with omac_in(tmp_path) as omac:
-        project = omac.project("shop")
-        omac.skill(project, "wrapped", META, ONE_BY_ONE)
-        omac.approve(project, "wrapped")
-        base = omac.serve().skill(project, "wrapped")["base"]
-        assert curl(f"{base}/long").status == 200
+    project = omac.project("shop")
+    omac.skill(project, "wrapped", META, ONE_BY_ONE)
+    omac.approve(project, "wrapped")
+    base = omac.serve().skill(project, "wrapped")["base"]
+    assert curl(f"{base}/long").status == 200

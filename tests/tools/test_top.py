@@ -84,8 +84,7 @@ def test_a_journal_ahead_of_the_clock(omac: Omac, shop: Path) -> None:
 @pytest.mark.full
 def test_projects_that_are_called_the_same(omac: Omac, shop: Path) -> None:
     """Projects of the same name are told apart by their paths."""
-    namesake = omac.project("more/shop")
-    omac.approve(namesake)
+    namesake = omac.approved("more/shop")
     server = omac.serve()
     for project in (shop, namesake):
         assert curl(f"{server.skill(project)['base']}/status").status == 200

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from programs import program_at
 from real_omac import Done, Omac
 from valued_skill import typed, valued, with_vault
 
@@ -71,8 +72,7 @@ def test_the_name_of_a_skill_is_no_folder(omac: Omac) -> None:
 
 def test_a_changed_skill_is_shown_by_its_difference(omac: Omac) -> None:
     """A changed skill is shown as its difference to the approved copy; then the new code is approved."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     program = project / ".agents/skills/echo/sidecar.py"
     program.write_text(program.read_text() + "# changed\x1b[2J\n")
     done = trust(omac, project, *YES)
@@ -88,8 +88,7 @@ def test_a_changed_skill_is_shown_by_its_difference(omac: Omac) -> None:
 def test_an_approved_copy_that_is_lost(omac: Omac, damage: Callable[[Path], object]) -> None:
     """A skill whose approved copy is missing or changed is not approved anywhere. `omac trust` makes the copy again of
     the same files without a question, and so does the command that the list names; of other files it asks."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     (copy,) = (path for path in (omac.state / "frozen").iterdir() if path.is_dir())
     damage(copy)
     command = f"omac approve echo --workdir {project} --hash sha256:{copy.name}"
@@ -123,8 +122,7 @@ def test_an_interpreter_that_is_another_program(omac: Omac) -> None:
     """A skill whose interpreter was replaced is not approved anywhere; `omac trust` asks, and the command that the list
     names approves it with the present one."""
     project, program = omac.root / "shop", omac.folder / "own-python"
-    program.write_text("#!/bin/sh\nexec python3 sidecar.py\n")
-    program.chmod(0o755)
+    program_at(program, "#!/bin/sh\nexec python3 sidecar.py\n")
     omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: [{program}, x]\n")
     omac.approve(project)
     program.write_text("#!/bin/sh\nexec python3 -I sidecar.py\n")
@@ -144,9 +142,7 @@ def test_an_interpreter_that_is_another_program(omac: Omac) -> None:
 def test_an_interpreter_that_agents_of_a_server_may_change(omac: Omac) -> None:
     """The list says of an interpreter below a server's root what the server says, and approving it again is refused."""
     project, program = omac.root / "shop", omac.root / "tools" / "own-python"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\nexec python3 sidecar.py\n")
-    program.chmod(0o755)
+    program_at(program, "#!/bin/sh\nexec python3 sidecar.py\n")
     omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: [{program}, x]\n")
     omac.ok("approve", "echo", cwd=project)
     assert states(omac, project) == {"echo": "approved"}
@@ -176,9 +172,7 @@ def test_a_program_in_the_tool_cache_of_an_agent(omac: Omac, command: str) -> No
 def test_a_program_in_the_own_folder_of_an_agent(omac: Omac, folder: str, status: int, command: str) -> None:
     """A program that lies where an agent keeps its files is one that it may change, unless its sandbox pins it."""
     script = Path(omac.environment["HOME"]) / folder / ("x.py" if "python" in command else "x")
-    script.parent.mkdir(parents=True, exist_ok=True)
-    script.write_text("#!/bin/sh\n")
-    script.chmod(0o755)
+    program_at(script, "#!/bin/sh\n")
     project = omac.root / "shop"
     omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: {command.format(script)}\n")
     done = omac.run("approve", "echo", cwd=project, within=("env",))
@@ -286,8 +280,7 @@ def test_an_interrupt_is_the_pagers(omac: Omac) -> None:
 
 def test_nothing_to_do(omac: Omac) -> None:
     """A project whose skills are approved needs no terminal; for one without skills omac proposes how to begin."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
     assert "echo: approved already" in omac.ok("trust", str(project))
     empty = omac.root / "empty"
     empty.mkdir()

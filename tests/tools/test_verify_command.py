@@ -44,8 +44,7 @@ def test_verify_beside_a_server(omac: Omac) -> None:
 
 def test_verify_names_the_position(omac: Omac) -> None:
     """Verification finds an edit that decodes and that no other command can see; the exit code is 10."""
-    project = omac.project("shop", "echo")
-    omac.approve(project, "echo")
+    omac.approved("shop")
     spoil(omac, "UPDATE event SET at = at + 1 WHERE position = 2")
     done = omac.run("audit", "verify")
     assert done.status == 10
@@ -82,7 +81,7 @@ def test_verify_knows_the_mark(omac: Omac) -> None:
 
 def test_verify_takes_positions(omac: Omac) -> None:
     """A word that is no position is misuse."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     refused = omac.run("audit", "verify", "--from", "x")
     assert refused.status == 2
     assert "--from takes a position" in refused.err
@@ -91,7 +90,7 @@ def test_verify_takes_positions(omac: Omac) -> None:
 def test_a_file_with_more_checkpoints_than_are_read(omac: Omac, tmp_path: Path) -> None:
     """A file with too many checkpoints is refused, because the latest would be left out. A line of any length is no
     checkpoint."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     file = tmp_path / "notes"
     file.write_text("".join(omac.ok("checkpoint") for _ in range(3)))
     with mock.patch("omac.tools.cli.checkpoint.NOTES_CHARACTERS_MAX", file.stat().st_size - 20):
@@ -106,7 +105,7 @@ def test_a_file_with_more_checkpoints_than_are_read(omac: Omac, tmp_path: Path) 
 def test_nothing_is_proven_by_leaves_that_are_none(omac: Omac, tmp_path: Path) -> None:
     """A number in the place of a hash, or a wrong size of the tree, makes proofs, checkpoints and exports fail with its
     name."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     old, new = tmp_path / "old", tmp_path / "new"
     for file in (old, new):
         file.write_text(omac.ok("checkpoint"))
@@ -155,7 +154,7 @@ def test_a_journal_that_is_none(omac: Omac, of: str) -> None:
 @pytest.mark.parametrize("positions", [("--from", "3", "--to", "2"), ("--from", "9999999999999999999999")])
 def test_positions_between_which_there_is_nothing(omac: Omac, positions: tuple[str, ...]) -> None:
     """An empty range of positions is refused, so that it does not pass for a range without findings."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     done = omac.run("audit", "verify", *positions)
     assert (done.status, "position" in done.err) == (2, True), done
 
@@ -163,8 +162,7 @@ def test_positions_between_which_there_is_nothing(omac: Omac, positions: tuple[s
 def test_a_checkpoint_that_was_kept(omac: Omac, tmp_path: Path) -> None:
     """A kept checkpoint verifies a journal that has grown since, and shows that one was put back, with or without its
     key."""
-    project = omac.project("shop", "echo")
-    omac.approve(project, "echo")
+    omac.approved("shop")
     shutil.copy(omac.state / "journal.db", tmp_path / "earlier.db")
     omac.ok("settings", "set", "secrets.store", "vault")
     file = tmp_path / "kept.txt"
@@ -184,7 +182,7 @@ def test_a_checkpoint_that_was_kept(omac: Omac, tmp_path: Path) -> None:
 
 def test_checkpoints_that_say_nothing_about_this_journal(omac: Omac, tmp_path: Path) -> None:
     """A checkpoint that was changed, is signed by another key, is of another journal or is none at all is refused."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     text = omac.ok("checkpoint")
     foreign = Checkpoint("0" * 32, 1, b"r" * 32, 1, 0)
     name = text.splitlines()[-1].split()[1]
@@ -207,7 +205,7 @@ def test_checkpoints_that_say_nothing_about_this_journal(omac: Omac, tmp_path: P
 
 def test_a_key_that_is_none_is_named(omac: Omac, tmp_path: Path) -> None:
     """A file name in place of a key is refused, and the proposed command reads the key from that file."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     file, bundle = tmp_path / "the key", tmp_path / "a bundle"
     file.write_text(omac.ok("key", "show"))
     omac.ok("checkpoint")
@@ -224,7 +222,7 @@ def test_a_key_that_is_none_is_named(omac: Omac, tmp_path: Path) -> None:
 
 def test_a_proof_without_a_journal(omac: Omac, tmp_path: Path) -> None:
     """The public key alone verifies the proof of each event; a tampered proof is refused."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     key = omac.ok("key", "show").strip()
     size = json.loads(omac.ok("audit", "verify", "--json"))["size"]
     proof = tmp_path / "proof.json"
@@ -256,7 +254,7 @@ def test_a_proof_without_a_journal(omac: Omac, tmp_path: Path) -> None:
 def test_a_proof_names_the_fields(omac: Omac, tmp_path: Path) -> None:
     """A verified proof names the fields with a value, and writes times, as the audit and exports do, so that no journal
     is needed to read it."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     rows = omac.ok("audit", "--kind", "skill", "--json").splitlines()
     approved = next(row for row in map(json.loads, rows) if row["kind"] == "skill.approved")
     key, proof = omac.ok("key", "show").strip(), tmp_path / "proof.json"
@@ -294,7 +292,7 @@ def test_each_bit_of_a_proof(omac: Omac) -> None:
 
 def test_no_proof_of_what_was_changed(omac: Omac) -> None:
     """A changed event is not proven."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     spoil(omac, "UPDATE event SET at = at + 1 WHERE position = 2")
     refused = omac.run("audit", "prove", "2")
     assert refused.status == 10
@@ -312,8 +310,7 @@ def test_options_of_a_subcommand_go_behind_it(omac: Omac) -> None:
 def test_a_journal_of_an_earlier_omac(omac: Omac) -> None:
     """A journal of an earlier omac is not called damaged. The proposed command gives it its proofs, which count as
     late."""
-    project = omac.project("shop")
-    omac.approve(project)
+    omac.approved("shop")
     path = omac.state / "journal.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript("DROP TABLE leaf; DROP TABLE tree")
@@ -331,8 +328,7 @@ def test_a_journal_of_an_earlier_omac(omac: Omac) -> None:
 def test_a_run_leaves_a_checkpoint(omac: Omac) -> None:
     """A run that ends after many events signs the journal. That checkpoint shows when the history is rewritten
     later."""
-    project = omac.project("shop", "echo")
-    omac.approve(project, "echo")
+    project = omac.approved("shop")
     omac.ok("start", "--", "true", cwd=project)
     assert "checkpoints" not in omac.ok("audit", "verify")
     called_often(omac, WORTH)
@@ -359,8 +355,7 @@ def test_a_run_leaves_a_checkpoint(omac: Omac) -> None:
 @pytest.mark.full
 def test_checkpoints_of_another_host(omac: Omac, tmp_path: Path) -> None:
     """Checkpoints in a copy from another host count neither for nor against it until the user names their key."""
-    project = omac.project("shop", "echo")
-    omac.approve(project, "echo")
+    project = omac.approved("shop")
     called_often(omac, WORTH)
     omac.ok("start", "--", "true", cwd=project)
     key = omac.ok("key", "show").strip()
@@ -375,7 +370,7 @@ def test_checkpoints_of_another_host(omac: Omac, tmp_path: Path) -> None:
 def test_a_checkpoint_continues_another(omac: Omac, tmp_path: Path) -> None:
     """The proof that a checkpoint continues another is made from the journal, and verified without it by the public
     key."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     key = omac.ok("key", "show").strip()
     for name in ("old", "new"):
         (tmp_path / name).write_text(omac.ok("checkpoint"))
@@ -400,7 +395,7 @@ def test_a_checkpoint_continues_another(omac: Omac, tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_was_kept_is_said_to_hold(omac: Omac, tmp_path: Path) -> None:
     """The report counts a kept checkpoint that the user names, and its position."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     file = tmp_path / "kept"
     file.write_text(omac.ok("checkpoint"))
     size = file.read_text().splitlines()[1]
@@ -413,7 +408,7 @@ def test_a_checkpoint_that_was_kept_is_said_to_hold(omac: Omac, tmp_path: Path) 
 def test_a_checkpoint_is_recorded(omac: Omac) -> None:
     """Each checkpoint that `omac checkpoint` prints is recorded, verified with the journal, and names the previous
     one."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     notes = [omac.ok("checkpoint"), omac.ok("checkpoint")]
     sizes = [int(note.splitlines()[1]) for note in notes]
     assert sizes[1] == sizes[0] + 1  # it counts the first
@@ -428,7 +423,7 @@ def test_a_checkpoint_is_recorded(omac: Omac) -> None:
 def test_a_journal_that_cannot_be_written_is_signed(omac: Omac) -> None:
     """The checkpoint of a journal that cannot be written is printed all the same, with a warning that it is not
     recorded."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         done = omac.run("checkpoint")
@@ -448,7 +443,7 @@ def test_a_journal_that_cannot_be_written_is_signed(omac: Omac) -> None:
 def test_what_no_repair_mends_leads_to_a_backup(omac: Omac, tmp_path: Path, statement: str) -> None:
     """Damaged leaves and trees are not computed again: commands that need them name the verification and the
     restore."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     for value in ("vault", "keychain", "vault"):
         omac.ok("settings", "set", "secrets.store", value)
     omac.ok("checkpoint")

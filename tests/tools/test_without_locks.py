@@ -33,8 +33,7 @@ def test_the_file_system_is_blamed(omac: Omac, monkeypatch: pytest.MonkeyPatch) 
 )
 def test_commands_that_take_turns(omac: Omac, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     """A command that others must not do meanwhile reports the file system, too."""
-    project = omac.project("shop")
-    omac.approve(project)
+    project = omac.approved("shop")
 
     def flock(_descriptor: int, _operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

@@ -31,7 +31,7 @@ NOTE = "omac/checkpoint\nabc\n7\n\n\u2014 omac/host AAAA\n"
 @pytest.fixture
 def used(omac: Omac) -> Omac:
     """Return a host whose next run has something to sign."""
-    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.approved("shop")
     called_often(omac, WORTH)
     return omac
 
@@ -333,8 +333,7 @@ def test_an_idle_server_signs_nothing_more(used: Omac, notes: Path) -> None:
     serving = used.serve(extra={"OMAC_JOURNAL_WITNESS": str(notes)})
     eventually(lambda: used.ok("checkpoint") and notes.exists(), 20.0, "the first checkpoint")
     eventually(lambda: len(witnessed(used)) >= 1, 20.0, "its delivery")
-    serving.process.terminate()
-    assert serving.process.wait(30) == 0
+    assert serving.end() == 0
 
 
 def test_words_that_name_nobody(omac: Omac) -> None:

@@ -5,7 +5,6 @@ import re
 from collections.abc import Sequence
 
 from omac.domain.harness.harness import SHARED_BASE
-from omac.domain.harness.table import BASES
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import REASONS, Refusal, quoted
 from omac.domain.kernel.sizes import counted
@@ -42,7 +41,7 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
     if not MOUNT.fullmatch(mount):
         raise Refusal("misuse", f"the name {name!r} has neither letter nor digit", fix=["omac skill new hello"])
     path = os.path.join(project, f".{SHARED_BASE}", "skills", name)
-    if alike := lookalikes(path, skills_below(project, BASES)):
+    if alike := lookalikes(path, skills_below(project)):
         raise Refusal("misuse", f"{alike[0]}; no skill was made", fix=[f"omac skill new {name}-2"])
     try:
         create_skill(project, SHARED_BASE, name, files_of(name, mount, secrets))
@@ -101,10 +100,10 @@ def _require_names(skill: str, secrets: Sequence[str]) -> None:
 def check(directory: str, as_json: bool) -> int:
     """Report the problems of each skill. Raises Refusal (skill-not-found)."""
     folder = _folder(directory)
-    sources = skills_below(folder, BASES)
+    sources = skills_below(folder)
     if not sources and directory == ".":
         folder = project_here()
-        sources = skills_below(folder, BASES)
+        sources = skills_below(folder)
     if not sources:
         message = f"{folder} holds neither a SKILL.md nor an omac.yaml, and no folder such as .{SHARED_BASE}/skills"
         fix = [f"omac skill new hello --workdir {quoted(folder)}", "omac skill check DIR"]

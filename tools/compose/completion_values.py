@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from omac.adapters.files.lock import is_held
 from omac.adapters.files.state import StateDir
 from omac.adapters.skills.checking import document_of, skills_below
-from omac.domain.harness.table import BASES
 from omac.domain.skills.meta import SKILL_NAME, VARIABLE
 from omac.tools.compose.project import project_of
 
@@ -20,7 +19,7 @@ OFFERED_MAX = 500
 
 def skills_of(directory: str, home: str) -> dict[str, str]:
     """Return the folder of each skill of the project around `directory`, by its name."""
-    sources = skills_below(project_of(os.path.realpath(directory), home), BASES)
+    sources = skills_below(project_of(os.path.realpath(directory), home))
     named = {os.path.basename(source): source for source in reversed(sources)}
     return {name: named[name] for name in sorted(named)[:OFFERED_MAX] if SKILL_NAME.fullmatch(name)}
 

@@ -12,6 +12,7 @@ import trio
 from jeepney import DBusErrorResponse, Message
 from jeepney.io.blocking import DBusConnection, open_dbus_connection
 from polling import until
+from programs import program_at
 from real_keyring import PASSWORD, PrivateKeyring, private_bus
 
 from omac.adapters.credentials.bus import connect
@@ -159,9 +160,7 @@ async def test_a_bus_without_a_daemon(state: Path, tmp_path: Path, refused: Refu
 
 async def test_a_daemon_is_started_by_nobody_but_unlock(state: Path, tmp_path: Path, refused: Refused) -> None:
     """Only `omac unlock` lets the bus start a daemon that it can start on demand."""
-    daemon = tmp_path / "daemon"
-    daemon.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexit 1\n")
-    daemon.chmod(0o755)
+    daemon = program_at(tmp_path / "daemon", f"#!/bin/sh\ntouch {tmp_path}/started\nexit 1\n")
     with private_bus(tmp_path, activatable=str(daemon)) as bus:
         stores = SecretStores(str(state), bus)
         for call in (stores.chosen(), stores.read("keychain", SERVICE, [NAME])):

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from omac.adapters.git import inspections
-from omac.adapters.git.inspection import Baseline, Finding
+from omac.adapters.git.inspection import Budget, Finding
+from omac.adapters.git.launch_record import Record, record_of
 from omac.adapters.git.layout import GitChoices, Layout, copy_back, lay_out, prepare
 from omac.adapters.git.quarantine import Quarantine
 from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, ordered
@@ -83,7 +84,7 @@ def run_inside(
     for entry in made:
         make(entry)
     prepare(layout)
-    baseline = note(layout)
+    record = noted(layout)
     memory: list[int] = []
     try:
         argv = ["bwrap", *_options(entries, home, memory), "--chdir", str(cwd or workdir), "--"]
@@ -103,27 +104,25 @@ def run_inside(
     finally:
         for descriptor in memory:
             os.close(descriptor)
-    findings = act(layout, baseline, home) if swept else []
+    findings = act(record, home) if swept else []
     for entry in reversed(made):
         unmake(entry)
     return Outcome(done, findings)
 
 
-def note(layout: Layout) -> Baseline:
-    """Return the baseline of a layout, noted before a program begins."""
-    for copy in layout.copies:
-        copy.note()
-    return inspections.note((layout.workdir,), layout.folders, time.time_ns())
+def noted(layout: Layout) -> Record:
+    """Return the record of a launch in a layout, with what is there before its program begins."""
+    record = record_of("launch", [layout], time.time_ns(), fence=True)
+    record.baseline = inspections.note(record)
+    return record
 
 
-def act(layout: Layout, baseline: Baseline, home: Path) -> list[Finding]:
+def act(record: Record, home: Path, budget: Budget | None = None) -> list[Finding]:
     """Inspect the project after a program and copy refs and settings back; the home gets files that are set aside."""
     quarantine = Quarantine(f"{home}/state", "launch")
-    findings = inspections.act((layout.workdir,), layout.folders, baseline, quarantine)
-    return [
-        *findings,
-        *(Finding(item, reason) for item, reason in copy_back(layout.sessions, layout.narrowed, layout.copies)),
-    ]
+    findings = inspections.act(record, quarantine, budget or Budget(inspections.SECONDS_MAX))
+    refused = copy_back(record.sessions, record.narrowed, record.copies)
+    return [*findings, *(Finding(item, reason) for item, reason in refused)]
 
 
 def make(entry: Entry) -> None:

@@ -4,18 +4,27 @@ import errno
 import os
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
+from adapters.git.boxed import act, noted
 
-from omac.adapters.git import inspection, inspections, refs
+from omac.adapters.git import inspection, refs
 from omac.adapters.git.config_copies import branches_of
 from omac.adapters.git.git_folder import GitFolder
 from omac.adapters.git.inspection import Budget
-from omac.adapters.git.quarantine import Quarantine
+from omac.adapters.git.launch_record import Record
+from omac.adapters.git.layout import Layout
 from omac.domain.git.checkout import DIGEST_BYTES
 from omac.domain.git.folder import WHOLE, Folder
+
+
+def _noted(project: Path, *, is_git: bool = False) -> Record:
+    """Return the record of a launch in a project whose git folder, if it has one, the launch knows."""
+    layout = Layout(str(project))
+    if is_git:
+        layout.folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
+    return noted(layout)
 
 
 @pytest.mark.parametrize(("lines", "is_judged"), [(1, True), (30_000, False)], ids=["short", "long"])
@@ -23,14 +32,13 @@ def test_reading_is_paid_for(lines: int, is_judged: bool, tmp_path: Path) -> Non
     """A few long files use the time of many short ones; repositories for which no time is left are set aside."""
     project = tmp_path / "project"
     project.mkdir()
-    baseline = inspections.note((str(project),), {}, time.time_ns())
+    record = _noted(project)
     for number in range(3):
         for name in ("objects", "refs"):
             (project / f"n{number}" / ".git" / name).mkdir(parents=True)
         (project / f"n{number}" / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
         (project / f"n{number}" / ".git" / "config").write_text("[core]\n" + "\tfilemode = true\n" * lines)
-    quarantine = Quarantine(str(tmp_path / "state"), "launch")
-    findings = inspections.act((str(project),), {}, baseline, quarantine, Budget(60.0, 1_000))
+    findings = act(record, tmp_path, Budget(60.0, 1_000))
     assert [finding for finding in findings if "was not inspected" in finding.what] == ([] if is_judged else findings)
     assert all((project / f"n{number}" / ".git" / "HEAD").exists() == is_judged for number in range(3))
 
@@ -62,11 +70,10 @@ def test_a_disk_that_fails_lets_nothing_pass(tmp_path: Path, monkeypatch: pytest
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         inspect(self, folder)
 
-    folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
-    baseline = inspections.note((str(project),), folders, time.time_ns())
+    record = _noted(project, is_git=True)
     (project / "zz/.git/hooks/post-checkout").write_text("#!/bin/sh\n")
     monkeypatch.setattr(GitFolder, "inspect", failing)
-    findings = inspections.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
+    findings = act(record, tmp_path)
     for folder in (project, project / "nested"):
         assert (folder / ".git").is_file(), findings
         assert subprocess.run(["git", "status"], cwd=folder, capture_output=True).returncode
@@ -79,13 +86,12 @@ def test_what_is_too_large_for_another_file_system_stays(tmp_path: Path) -> None
     """A huge sparse file is renamed in its folder, and not copied to a state directory on another file system."""
     project = tmp_path / "project"
     subprocess.run(["git", "init", "-q", str(project)], check=True)
-    folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
-    baseline = inspections.note((str(project),), folders, time.time_ns())
+    record = _noted(project, is_git=True)
     for name, size in (("odd", 1000), ("large", 1 << 40)):
         with (project / ".git" / name).open("wb") as file:
             file.truncate(size)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as state:
-        findings = inspections.act((str(project),), folders, baseline, Quarantine(state, "launch"))
+        findings = act(record, Path(state))
         copies = [path for path in Path(state).rglob("*") if path.is_file()]
         assert [path.stat().st_size for path in copies] == [1000]
     messages = {Path(finding.path).name: str(finding) for finding in findings}
@@ -102,14 +108,13 @@ def test_an_index_is_read_as_the_settings_say_that_are_put_back(tmp_path: Path, 
     project = tmp_path / "project"
     subprocess.run(["git", "init", "-q", "--object-format=sha256", str(project)], check=True)
     (project / "file").write_text("x")
-    folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
-    baseline = inspections.note((str(project),), folders, time.time_ns())
+    record = _noted(project, is_git=True)
     subprocess.run(["git", "add", "file"], cwd=project, check=True)
     if not is_harmless:
         index = project / ".git/index"
         index.write_bytes(index.read_bytes().replace(b"\0\4file\0", b"\0\4.git\0"))
     (project / ".git/config").write_text("[core\n")
-    inspections.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
+    act(record, tmp_path)
     assert "sha256" in (project / ".git/config").read_text()
     assert (project / ".git/index").exists() == is_harmless
 
@@ -122,12 +127,11 @@ def test_a_worktree_of_the_host_behind_a_link_stays(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     through = tmp_path / "link" / "project"
     subprocess.run(["git", "config", "core.worktree", str(through)], cwd=project, check=True)
-    folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
     for setting in ("", "user.name"):
-        baseline = inspections.note((str(project),), folders, time.time_ns())
+        record = _noted(project, is_git=True)
         if setting:
             subprocess.run(["git", "config", setting, "x"], cwd=project, check=True)
-        findings = inspections.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
+        findings = act(record, tmp_path)
         assert [finding for finding in findings if finding.moved] == []
         assert str(through) in (project / ".git/config").read_text()
 
@@ -139,10 +143,9 @@ def test_an_admin_folder_has_no_settings_of_that_name(tmp_path: Path) -> None:
     identity = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
     subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "1"], cwd=project, check=True)
     subprocess.run(["git", "worktree", "add", "-q", "w"], cwd=project, check=True)
-    folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
-    baseline = inspections.note((str(project),), folders, time.time_ns())
+    record = _noted(project, is_git=True)
     (project / ".git/worktrees/w/config").write_text("[core]\n\tfsmonitor = x\n")
-    inspections.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
+    act(record, tmp_path)
     assert not (project / ".git/worktrees/w/config").exists()
     assert (project / ".git/config").exists()
 
@@ -158,16 +161,18 @@ def test_what_indexes_write_takes_little_room(tmp_path: Path, monkeypatch: pytes
         subprocess.run([*git, "update-index", "--index-info"], input=lines.encode(), check=True)
         subprocess.run([*git, "init", "-q", "--bare", "x.git"], check=True)
     monkeypatch.setattr(inspection, "NOTED_BYTES_MAX", 25_000)
-    baseline = inspections.note((str(project),), {}, time.time_ns())
-    noted = [path for path, digests in baseline.digests.items() if digests]
-    assert 0 < len(noted) < 3
+    record = _noted(project)
+    baseline = record.baseline
+    assert baseline is not None
+    fitting = [path for path, digests in baseline.digests.items() if digests]
+    assert 0 < len(fitting) < 3
     assert not baseline.is_whole
-    assert sum(map(len, baseline.digests.values())) == len(noted) * 400 * DIGEST_BYTES
+    assert sum(map(len, baseline.digests.values())) == len(fitting) * 400 * DIGEST_BYTES
     for number in range(3):
         index = project / f"n{number}/.git/index"
         index.write_bytes(index.read_bytes())
-    inspections.act((str(project),), {}, baseline, Quarantine(str(tmp_path / "state"), "launch"))
-    assert [f"{project}/n{n}/.git" for n in range(3) if (project / f"n{n}/.git/index").exists()] == sorted(noted)
+    act(record, tmp_path)
+    assert [f"{project}/n{n}/.git" for n in range(3) if (project / f"n{n}/.git/index").exists()] == sorted(fitting)
 
 
 @pytest.mark.parametrize("is_fine", [True, False])
@@ -175,8 +180,7 @@ def test_a_log_of_many_names_is_read_once(tmp_path: Path, is_fine: bool) -> None
     """A valid log of many names stays but for a bad name; of an invalid log each name is set aside."""
     project = tmp_path / "project"
     subprocess.run(["git", "init", "-q", str(project)], check=True)
-    folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
-    baseline = inspections.note((str(project),), folders, time.time_ns())
+    record = _noted(project, is_git=True)
     logs = project / ".git/logs/refs/heads"
     logs.mkdir(parents=True)
     line = f"{'1' * 40} {'2' * 40} A <a@b> 1700000000 +0000\tx\n"
@@ -184,9 +188,7 @@ def test_a_log_of_many_names_is_read_once(tmp_path: Path, is_fine: bool) -> None
     for number in range(60):
         os.link(logs / "a", logs / f"a{number}")
     os.link(logs / "a", logs / "a..b")
-    inspections.act(
-        (str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"), Budget(60, 20_000)
-    )
+    act(record, tmp_path, Budget(60, 20_000))
     assert (project / ".git/HEAD").exists()
     assert len(list(logs.iterdir())) == (61 if is_fine else 0)
     assert not (logs / "a..b").exists()

@@ -6,15 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
-from adapters.git.boxed import Outcome, act, host, note, run_inside
+from adapters.git.boxed import Outcome, act, host, noted, run_inside
 from polling import file_times_pass
 
 from adapters.git import layouts
 from omac.adapters.git import tracked_files
 from omac.adapters.git.inspection import Budget, Exhausted
-from omac.adapters.git.inspections import act as act_within
 from omac.adapters.git.layout import GitChoices, lay_out
-from omac.adapters.git.quarantine import Quarantine
 from omac.domain.git.config import parse
 
 
@@ -79,6 +77,7 @@ def test_a_worktree_made_inside_stays(workdir: Path, home: Path) -> None:
     assert inside.status == 0, inside.output
     assert inside.moved() == []
     assert "a worktree was added while the program ran" in _found(inside)["x"]
+    assert ".git" not in _found(inside), "it is reported once"
     assert host("git", "status", "--short", cwd=workdir / ".worktrees/x", home=home) == ""
     assert f"{workdir}/.worktrees/x/.git" in {
         entry.path for entry in lay_out(str(workdir), GitChoices(), str(home)).entries
@@ -92,6 +91,7 @@ def test_a_submodule_added_inside_stays(tmp_path: Path, workdir: Path, home: Pat
     inside = run_inside(workdir, script, home=home)
     assert inside.moved() == []
     assert "is a new submodule" in _found(inside)["sub"]
+    assert ".git" not in _found(inside), "it is reported once"
     host("git", "submodule", "init", cwd=workdir, home=home)
     assert "sub" in host("git", "submodule", "status", cwd=workdir, home=home)
 
@@ -147,11 +147,11 @@ def test_settings_whose_pin_was_lost(tmp_path: Path, workdir: Path, home: Path) 
     config = workdir / ".git" / "config"
     before = config.read_bytes()
     layout = lay_out(str(workdir), GitChoices(), str(home))
-    baseline = note(layout)
+    record = noted(layout)
     host("git", "config", "pull.rebase", "true", cwd=workdir, home=home)
-    assert [finding.moved for finding in act(layout, baseline, home)] == [""]
+    assert [finding.moved for finding in act(record, home)] == [""]
     host("git", "config", "core.sshCommand", "evil", cwd=workdir, home=home)
-    moved = [finding.moved for finding in act(layout, baseline, home) if finding.moved]
+    moved = [finding.moved for finding in act(record, home) if finding.moved]
     assert moved == [f"{home}/state/set-aside/launch/1-config"]
     assert parse(config.read_text()) == [*parse(before.decode()), ("pull.rebase", "true")]
     assert b"evil" in Path(moved[0]).read_bytes()
@@ -173,18 +173,18 @@ def test_names_do_not_run_out(workdir: Path, home: Path) -> None:
 def test_what_was_put_there_is_not_met_again(script: str, workdir: Path, home: Path) -> None:
     """The text in place of a `.git` that was set aside is no finding of another inspection."""
     layout = lay_out(str(workdir), GitChoices(), str(home))
-    baseline = note(layout)
+    record = noted(layout)
     (workdir / "n").mkdir()
     host("sh", "-c", script, cwd=workdir, home=home)
-    assert len(act(layout, baseline, home)) == 1
-    assert act(layout, baseline, home) == []
+    assert len(act(record, home)) == 1
+    assert act(record, home) == []
     assert "set-aside-by-omac" in (workdir / "n/.git").read_text()
 
 
 def test_what_cannot_be_moved_away(workdir: Path, home: Path) -> None:
     """A file that cannot be moved, as on a full disk, gets a name that git does not obey, and the rest is inspected."""
     layout = lay_out(str(workdir), GitChoices(), str(home))
-    baseline = note(layout)
+    record = noted(layout)
     (home / "state").write_text("no folder can be made here")
     script = (
         "git init -q n1; git -C n1 config core.fsmonitor evil; cp /bin/true n1/.git/hooks/post-commit;"
@@ -192,7 +192,7 @@ def test_what_cannot_be_moved_away(workdir: Path, home: Path) -> None:
         "git init -q n3; git -C n3 config core.editor evil"
     )
     host("sh", "-c", script, cwd=workdir, home=home)
-    messages = {os.path.relpath(finding.path, workdir): finding.what for finding in act(layout, baseline, home)}
+    messages = {os.path.relpath(finding.path, workdir): finding.what for finding in act(record, home)}
     assert "it is called config.set-aside-by-omac-" in messages["n1/.git/config"]
     assert "it is called post-commit.set-aside-by-omac-" in messages["n1/.git/hooks/post-commit"]
     assert "a symbolic link to '../n1/.git' was removed" in messages["n2/.git"]
@@ -446,7 +446,7 @@ def test_speed(workdir: Path, home: Path) -> None:
         folder.mkdir(exist_ok=True)
         (folder / f"f{number}").touch()
     layout = lay_out(str(workdir), GitChoices(), str(home))
-    baseline = note(layout)
+    record = noted(layout)
     took = []
     for _ in range(7):
         began = time.process_time()
@@ -454,7 +454,7 @@ def test_speed(workdir: Path, home: Path) -> None:
             for name in names:
                 os.lstat(f"{top}/{name}")
         between = time.process_time()
-        assert act(layout, baseline, home) == []
+        assert act(record, home) == []
         took.append((time.process_time() - between) / (between - began))
     assert min(took) < 2  # 0.7
 
@@ -493,10 +493,9 @@ def _plant(workdir: Path, home: Path, count: int) -> None:
 def test_what_takes_too_long(workdir: Path, home: Path) -> None:
     """Repositories that are not judged are set aside, none around them takes their place, and their files stay."""
     layout = lay_out(str(workdir), GitChoices(), str(home))
-    baseline = note(layout)
+    record = noted(layout)
     _plant(workdir, home, 6)
-    quarantine = Quarantine(f"{home}/state", "launch")
-    findings = act_within((str(workdir),), layout.folders, baseline, quarantine, _Spent(120, 100_000))
+    findings = act(record, home, _Spent(120, 100_000))
     assert any("set aside" in finding.what and finding.path == str(workdir) for finding in findings)
     for number in range(6):
         assert (workdir / f"r{number}/source.c").exists()
@@ -511,12 +510,11 @@ def test_what_takes_too_long(workdir: Path, home: Path) -> None:
 def test_what_takes_even_longer(workdir: Path, home: Path) -> None:
     """Folders that are not even reached in time are set aside as they are."""
     layout = lay_out(str(workdir), GitChoices(), str(home))
-    baseline = note(layout)
+    record = noted(layout)
     _plant(workdir, home, 6)
-    quarantine = Quarantine(f"{home}/state", "launch")
-    act_within((str(workdir),), layout.folders, baseline, quarantine, _Spent(120, 3))
+    act(record, home, _Spent(120, 3))
     for number in range(6):
         folder = workdir / f"r{number}"
         assert not folder.exists() or "evil" not in host("git", "config", "-l", cwd=folder, home=home, check=False)
-    moved = list(Path(quarantine.path).rglob("source.c"))
+    moved = list((home / "state/set-aside/launch").rglob("source.c"))
     assert len(moved) + sum((workdir / f"r{number}/source.c").exists() for number in range(6)) == 6

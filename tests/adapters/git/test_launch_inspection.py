@@ -4,6 +4,7 @@ from pathlib import Path
 
 from omac.adapters.git.inspection import Baseline, Budget, Finding, Inspection
 from omac.adapters.git.launch_inspection import GROUP_MIN, LINES_MAX, lines
+from omac.adapters.git.launch_record import Record
 
 
 def test_what_was_set_aside_comes_first(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_the_file_with_all_findings_has_a_line_for_each(tmp_path: Path) -> None:
 def test_what_is_judged_again_is_reported_once() -> None:
     """A folder that is judged once more adds no finding that is there, no place, and takes no room twice."""
     baseline = Baseline(0)
-    inspection = Inspection(("/p",), baseline, Budget(1.0))
+    inspection = Inspection(Record("launch", 0), baseline, Budget(1.0))
     inspection.report("/p/a", "is new")
     begun, room = inspection.position(), baseline.room
     for _ in range(2):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from adapters.git.boxed import host, run_inside
+from programs import program_at
 
 from adapters.git import layouts
 from omac.adapters.git.layout import GitChoices, Layout, lay_out
@@ -354,9 +355,7 @@ def test_hooks_run_inside_only_when_asked_for(
 ) -> None:
     """`git.hooks = read` lets the repository's own hooks run in the sandbox."""
     workdir = builder(tmp_path, home)
-    hook = tmp_path / "repo" / ".git" / "hooks" / "pre-commit"
-    hook.write_text("#!/bin/sh\ntouch ran\n")
-    hook.chmod(0o755)
+    program_at(tmp_path / "repo" / ".git" / "hooks" / "pre-commit", "#!/bin/sh\ntouch ran\n")
     inside = run_inside(workdir, "git commit -q --allow-empty -m x", home=home, choices=GitChoices(hooks=hooks))
     assert inside.status == 0, inside.output
     assert (workdir / "ran").exists() is ran

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from adapters.git.boxed import host, note, run_inside
+from adapters.git.boxed import host, run_inside
 
 from adapters.git import layouts
+from omac.adapters.git import inspections
 from omac.adapters.git.launch_record import Record, merged, record_of
 from omac.adapters.git.layout import GitChoices, copy_back, lay_out, prepare
 from omac.adapters.git.pending import FOLDER, DueInspection, Pending
@@ -295,7 +296,7 @@ def test_a_whole_record_comes_back(tmp_path: Path, home: Path) -> None:
     record = record_of("a", [layout], 7, fence=True)
     record.unjudged = (f"{home}/.cache/omac",)
     desk.begin(record)
-    desk.pending.complete(record, note(layout))
+    desk.pending.complete(record, inspections.note(record))
     os.close(record.descriptor)
     read: list[Record] = []
     Inspecting(str(desk.state), read.extend).do_due()
@@ -311,7 +312,7 @@ def test_a_killed_launch_loses_nothing(tmp_path: Path, home: Path) -> None:
     prepare(layout)
     desk = Desk(tmp_path / "state")
     record = desk.begin(record_of("a", [layout], 7, fence=True))
-    desk.pending.complete(record, note(layout))
+    desk.pending.complete(record, inspections.note(record))
     host("git", "pack-refs", "--all", cwd=workdir, home=home)
     os.rename(tmp_path / "repo/.git/packed-refs", f"{layout.sessions[0].folder}/packed-refs")
     assert "refs/heads/topic" not in host("git", "branch", "-a", cwd=workdir, home=home, check=False)
@@ -333,7 +334,7 @@ def test_settings_are_brought_home_by_another(tmp_path: Path, home: Path) -> Non
     layout = lay_out(str(workdir), GitChoices(), str(home))
     desk = Desk(tmp_path / "state")
     record = desk.begin(record_of("a", [layout], 7, fence=True))
-    desk.pending.complete(record, note(layout))
+    desk.pending.complete(record, inspections.note(record))
     desk.pending.begun(record, 1 << 22)
     for copy in record.copies:
         if copy.path.endswith("/config"):
@@ -357,14 +358,13 @@ def test_the_earliest_moment_counts(tmp_path: Path, home: Path) -> None:
     workdir = layouts.plain(tmp_path, home)
     layout = lay_out(str(workdir), GitChoices(), str(home))
     first = record_of("a", [layout], 1, fence=True)
-    first.baseline = note(layout)
+    first.baseline = inspections.note(first)
     (workdir / ".envrc").touch()
     (tmp_path / "other").mkdir()
     elsewhere = lay_out(str(tmp_path / "other"), GitChoices(), str(home))
     (tmp_path / "other" / ".envrc").touch()
     second = record_of("b", [layout, elsewhere], 2, fence=True)
-    second.baseline = note(layout)
-    second.baseline.obeyed.update(note(elsewhere).obeyed)
+    second.baseline = inspections.note(second)
     whole = merged([second, first])
     assert whole.baseline is not None
     assert list(whole.baseline.obeyed) == [f"{tmp_path}/other/.envrc"]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from adapters.git.boxed import OTHER_GIT, act, host, note
+from adapters.git.boxed import OTHER_GIT, act, host, noted
 from adapters.git.dangers import TABLES
 from adapters.git.hosting import COMMANDS, Host
 from tiers import examples
@@ -69,9 +69,9 @@ class Scene:
         self._put_back()
         layout = lay_out(str(self.workdir), GitChoices(), str(self.home))
         prepare(layout)
-        baseline = note(layout)
+        record = noted(layout)
         story = self._planted(layout, seed)
-        findings = act(layout, baseline, self.home) if inspected else []
+        findings = act(record, self.home) if inspected else []
         self.canary.unlink(missing_ok=True)
         chance = random.Random(seed)
         commands = chance.sample(COMMANDS, COMMANDS_OF_AN_EXAMPLE)

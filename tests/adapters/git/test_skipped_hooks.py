@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import program_at
 
 from omac.adapters.git.repository import PLAIN, Repository
 from omac.adapters.git.skipped_hooks import ENTRIES_MAX, SkippedHooks
@@ -15,8 +16,7 @@ def hooks(tmp_path: Path) -> Path:
     """Return a folder with a hook for pushes."""
     folder = tmp_path / "hooks"
     folder.mkdir()
-    (folder / "pre-push").write_text("#!/bin/sh\n")
-    (folder / "pre-push").chmod(0o755)
+    program_at(folder / "pre-push", "#!/bin/sh\n")
     return folder
 
 

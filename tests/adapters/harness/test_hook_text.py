@@ -4,10 +4,10 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs import omac_at, program_at
 
 from omac.adapters.harness.hook_text import commands, hook_command, is_off, is_same, states, with_hooks, without_hooks
 from omac.domain.harness.names import BEGUN, ENDED, GUARDED
@@ -111,8 +111,7 @@ def test_where_omac_does_not_start(tmp_path: Path, program: str, is_inside: bool
     omac.parent.mkdir()
     scripts = {"true": "exit 0", "false": "exit 1", "kill": "kill -9 $$", "sleepy": "exit 137"}
     if program in scripts:
-        omac.write_text(f"#!/bin/sh\n{scripts[program]}\n")
-        omac.chmod(0o755)
+        program_at(omac, f"#!/bin/sh\n{scripts[program]}\n")
     environment = {"PATH": os.environ["PATH"]} | ({"OMAC_SANDBOX": "1"} if is_inside else {})
     status = {
         event: subprocess.run(
@@ -126,9 +125,7 @@ def test_where_omac_does_not_start(tmp_path: Path, program: str, is_inside: bool
 
 def test_the_command_denies_where_python_does_not_start(tmp_path: Path) -> None:
     """The guard denies a write if the interpreter itself fails before it runs omac."""
-    omac = tmp_path / "omac"
-    omac.write_text(f"#!{sys.executable}\nfrom omac.tools.entry import main\nmain()\n")
-    omac.chmod(0o755)
+    omac = omac_at(tmp_path / "omac")
     allowed = b'{"tool_name": "Read"}'
     call = ["sh", "-c", commands(str(omac))[GUARDED]]
     assert subprocess.run(call, input=allowed, timeout=30).returncode == 0

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from programs import program_at
 
 from omac.adapters.linux import host_programs
 
@@ -14,8 +15,7 @@ def project(tmp_path: Path) -> Path:
     folder = Path(os.path.realpath(tmp_path)) / "project"
     (folder / "bin").mkdir(parents=True)
     for name in ("git", "bwrap"):
-        (folder / "bin" / name).write_text("#!/bin/sh\n")
-        (folder / "bin" / name).chmod(0o755)
+        program_at(folder / "bin" / name, "#!/bin/sh\n")
     return folder
 
 

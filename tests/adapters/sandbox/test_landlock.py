@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from machine import free_port
 
 import omac
 from omac.adapters.sandbox import landlock
@@ -55,14 +56,6 @@ def outcome(confine: str, what: str, *, inside: list[str] | None = None) -> int:
     done = subprocess.run(line, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
-
-
-def free_port() -> int:
-    """Return a TCP port that is free now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 BWRAP = ["--dev-bind", "/", "/", "--proc", "/proc", "--unshare-user", "--unshare-pid", "--cap-drop", "ALL"]

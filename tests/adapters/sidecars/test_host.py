@@ -19,6 +19,7 @@ import trio
 from adapters.sidecars.fixtures import MakeSpec, Members, Printed, Spawn
 from held_bubblewrap import held
 from polling import eventually, until
+from programs import program_at
 
 from omac.adapters.linux import host_programs, process
 from omac.adapters.linux import process_identity as birth
@@ -407,8 +408,7 @@ async def test_a_skill_that_vanished(tmp_path: Path, spec: MakeSpec, skill: Path
 
 async def test_a_script_of_the_skill(spawn: Spawn, skill: Path) -> None:
     """A relative program is the skill's own. An argument with a leading dash reaches the program."""
-    (skill / "run.sh").write_text('#!/bin/sh\necho "$@"\n')
-    (skill / "run.sh").chmod(0o755)
+    program_at(skill / "run.sh", '#!/bin/sh\necho "$@"\n')
     sidecar = await spawn("./run.sh", "--help", "--")
     assert await sidecar.wait() == Exit(code=0)
     assert Path(sidecar.birth.log).read_text().splitlines()[1:] == ["--help --"]
@@ -424,8 +424,7 @@ def host_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
 
     def make(bwrap: str) -> LinuxSidecarHost:
         if bwrap:
-            (tools / "bwrap").write_text(bwrap)
-            (tools / "bwrap").chmod(0o755)
+            program_at(tools / "bwrap", bwrap)
         path = str(tools / "bwrap") if bwrap else ""
         return LinuxSidecarHost(str(tmp_path / "logs"), {"PATH": str(tools)}, bwrap=path)
 
@@ -477,9 +476,7 @@ async def test_what_may_pass_is_waited_for(
 async def test_the_first_sidecar_shows_that_there_are_namespaces(tmp_path: Path, spec: MakeSpec) -> None:
     """The first sidecar proves that namespaces work: the host starts no other process for that."""
     real = host_programs.find("bwrap")
-    counting = tmp_path / "bwrap"
-    counting.write_text(f'#!/bin/sh\necho called >> {tmp_path}/calls\nexec {real} "$@"\n')
-    counting.chmod(0o755)
+    counting = program_at(tmp_path / "bwrap", f'#!/bin/sh\necho called >> {tmp_path}/calls\nexec {real} "$@"\n')
     host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ, bwrap=str(counting))
     sidecar = await host.spawn("demo", spec("sleep", "60"), str(tmp_path), {})
     assert sidecar.birth.isolated
@@ -492,9 +489,7 @@ async def test_the_first_sidecar_where_bubblewrap_refuses(
     tmp_path: Path, spec: MakeSpec, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The first sidecar runs without a namespace if bubblewrap refuses one, and omac logs that."""
-    refusing = tmp_path / "bwrap"
-    refusing.write_text(f"#!/bin/sh\necho bwrap: {NO_NAMESPACES} >&2; exit 1\n")
-    refusing.chmod(0o755)
+    refusing = program_at(tmp_path / "bwrap", f"#!/bin/sh\necho bwrap: {NO_NAMESPACES} >&2; exit 1\n")
     host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ, bwrap=str(refusing))
     sidecar = await host.spawn("demo", spec("sleep", "60"), str(tmp_path), {})
     assert not sidecar.birth.isolated
@@ -526,9 +521,7 @@ def await_end(processes: list[tuple[int, int]]) -> None:
 @pytest.mark.full
 def test_killed_in_the_middle_of_a_spawn(tmp_path: Path) -> None:
     """A program runs only once its life is bound to omac's: an omac that is killed half-way leaves none running."""
-    program = tmp_path / "program"
-    program.write_text("#!/bin/sh\nsleep 93\n")
-    program.chmod(0o755)
+    program = program_at(tmp_path / "program", "#!/bin/sh\nsleep 93\n")
 
     def runs() -> bool:
         lines = (Path(f"/proc/{name}/cmdline") for name in os.listdir("/proc") if name.isdigit())

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from programs import program_at
 
 from omac.adapters.sidecars import interpreters
 from omac.adapters.sidecars.interpreters import HostInterpreters, trusted_path
@@ -35,9 +36,7 @@ class Host:
 
     def program(self, path: Path, text: str = SCRIPT) -> Path:
         """Write a program to `path`."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
+        program_at(path, text)
         return path
 
     async def approved(self, *command: str) -> tuple[Interpreter, ...]:

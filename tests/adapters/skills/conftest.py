@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from programs import program_at
 
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
@@ -18,8 +19,7 @@ def source(tmp_path: Path) -> Path:
     (path / "SKILL.md").write_text("# x\n")
     (path / "omac.yaml").write_text("name: echo\n")
     (path / "lib" / "code.py").write_text("print('good')\n")
-    (path / "run").write_text("#!/bin/sh\necho good\n")
-    (path / "run").chmod(0o755)
+    program_at(path / "run", "#!/bin/sh\necho good\n")
     (path / "link").symlink_to("lib/code.py")
     return path
 

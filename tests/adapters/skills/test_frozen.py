@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import trio
 from polling import file_times_pass
+from programs import program_at
 
 from omac.adapters.skills import frozen as frozen_module
 from omac.adapters.skills import staging, tree
@@ -278,8 +279,7 @@ def poison(source: Path) -> None:
     (source / "src").mkdir()
     (source / "src" / "mine.py").write_text("WHAT = 'evil'\n")
     for name in ("python", "python3"):
-        (source / ".venv" / "bin" / name).write_text("#!/bin/sh\necho evil\n")
-        (source / ".venv" / "bin" / name).chmod(0o755)
+        program_at(source / ".venv" / "bin" / name, "#!/bin/sh\necho evil\n")
 
 
 def output(*argv: object) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from polling import file_times_pass
+from programs import program_at
 
 from omac.adapters.skills import verifying
 from omac.adapters.skills.folders import DiskSkillFolders
@@ -20,8 +21,7 @@ from omac.services.ports import CopyDamaged
 @pytest.fixture
 async def copy(source: Path, frozen: DiskFrozenSkills) -> Path:
     """Return a copy that was verified and whose fingerprint is trusted."""
-    (source / "tool").write_text(f"#!{source}/bin/python\n")
-    (source / "tool").chmod(0o755)
+    program_at(source / "tool", f"#!{source}/bin/python\n")
     made = await frozen.freeze(str(source))
     file_times_pass()
     return Path(await frozen.checked(made.digest, str(source)))

@@ -8,6 +8,7 @@ from hashlib import sha1
 from pathlib import Path
 
 import pytest
+from programs import program_at
 
 from omac.domain.git import cache_tree
 from omac.domain.git.cache_tree import tree_problem
@@ -37,8 +38,7 @@ def made(folder: Path, oid: str = "sha1", version: str = "2") -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
     (folder / "link").symlink_to("a.b")
-    (folder / "tool").write_text("")
-    (folder / "tool").chmod(0o755)
+    program_at(folder / "tool", "")
     git(folder, "add", "-A")
     git(folder, "commit", "-qm", "one")
 

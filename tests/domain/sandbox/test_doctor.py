@@ -218,7 +218,7 @@ def test_a_failure_of_bubblewrap_is_reported_with_cause_and_command(
 def test_what_may_pass_is_no_reason_for_less(output: str, container: str, cause: str, fix: str) -> None:
     """A shortage or an unknown failure may be caused by an agent. No sandbox of another kind takes its place, and no
     command makes the machine weaker."""
-    refusal = diagnose_bubblewrap(output, {USERNS_MAX: "50"}, uid=0, container=container)
+    refusal = diagnose_bubblewrap(output, {USERNS_MAX: "50"}, uid=0, bwrap="/usr/bin/bwrap", container=container)
     assert refusal.reason == "sandbox-failed"
     assert cause in refusal.message
     assert any(fix in command for command in refusal.fix)

@@ -27,9 +27,7 @@ def buffered(skill: MakeSkill) -> Callable[..., Any]:
     recorder that allows one call."""
 
     async def make(omac: Any) -> tuple[str, BufferedAccessRecorder]:
-        echo = skill("echo")
-        omac.folders.put("/w/shop", echo)
-        omac.approve("/w/shop", echo)
+        omac.put_approved("/w/shop", skill("echo"))
         token = (await omac.activate()).dir_token
         strict = JournalAccessRecorder(omac.engine, omac.refusals, owner=OwnerLimits(concurrent=1))
         return token, BufferedAccessRecorder(strict)

@@ -53,9 +53,7 @@ def online(skill: MakeSkill) -> Callable[..., Any]:
     """Return a function that brings /w/shop online with the skill `echo`, and returns a token of it."""
 
     async def activate(omac: Any, session: str | None = None) -> str:
-        echo = skill("echo")
-        omac.folders.put("/w/shop", echo)
-        omac.approve("/w/shop", echo)
+        omac.put_approved("/w/shop", skill("echo"))
         token: str = (await omac.activate(session=session)).dir_token
         return token
 
@@ -349,8 +347,7 @@ async def test_a_mount_without_a_token_is_the_directorys_own_first(
     """By the socket of one directory, a skill that all share answers only at a mount that no skill of its own has."""
     async with serving() as omac:
         shared = [skill(name, workdir="/home/u") for name in ("echo", "all")]
-        omac.folders.put("", *shared)
-        omac.approve("", *shared)
+        omac.put_approved("", *shared)
         await online(omac)
         gate = JournalAccessRecorder(omac.engine, omac.refusals, omac.stream())
         assert [gate.resolve(None, mount).mount for mount in ("echo", "all")] == ["echo", "__global__/all"]

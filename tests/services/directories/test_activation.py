@@ -24,9 +24,7 @@ Kinds = Callable[..., list[str]]
 async def test_the_first_activation_mounts_what_is_approved(serving: Serving, skill: MakeSkill, kinds: Kinds) -> None:
     """An activation registers, spawns, probes and mounts skills; only then is the directory activated."""
     async with serving() as omac:
-        echo = skill("echo")
-        omac.folders.put("/w/shop", echo)
-        omac.approve("/w/shop", echo)
+        omac.put_approved("/w/shop", skill("echo"))
         manifest = await omac.activate()
         assert (manifest.state, omac.skill_states()) == ("active", {"echo": "ready"})
         assert omac.host.transcript == ["spawn echo"]
@@ -132,9 +130,7 @@ async def test_an_approval_while_the_journal_is_away_counts_later(
 async def test_concurrent_activations_are_one(serving: Serving, skill: MakeSkill, kinds: Kinds) -> None:
     """Callers that ask during an activation share its outcome: one request, one token, one spawn."""
     async with serving() as omac:
-        echo = skill("echo")
-        omac.folders.put("/w/shop", echo)
-        omac.approve("/w/shop", echo)
+        omac.put_approved("/w/shop", skill("echo"))
         tokens: list[str] = []
 
         async def ask() -> None:
@@ -175,11 +171,9 @@ async def test_a_skill_that_changed_is_replaced_on_reload(serving: Serving, skil
     """The old sidecar has ended before the new one starts, and the tokens stay."""
     async with serving() as omac:
         old, new = skill("echo", "1"), skill("echo", "2")
-        omac.folders.put("/w/shop", old)
-        omac.approve("/w/shop", old)
+        omac.put_approved("/w/shop", old)
         token = (await omac.activate()).dir_token
-        omac.folders.put("/w/shop", new)
-        omac.approve("/w/shop", new)
+        omac.put_approved("/w/shop", new)
         manifest = await omac.reload()
         await omac.until(lambda: omac.directory().status == "active")
         assert manifest.dir_token == token
@@ -191,9 +185,7 @@ async def test_a_skill_that_changed_is_replaced_on_reload(serving: Serving, skil
 async def test_a_skill_that_drifted_is_stopped(serving: Serving, skill: MakeSkill) -> None:
     """Unapproved code does not go on running behind an old approval once discovery has seen it."""
     async with serving() as omac:
-        echo = skill("echo")
-        omac.folders.put("/w/shop", echo)
-        omac.approve("/w/shop", echo)
+        omac.put_approved("/w/shop", skill("echo"))
         await omac.activate()
         omac.folders.put("/w/shop", skill("echo", "2"))
         assert (await omac.reload()).state == "active_partial"
@@ -205,8 +197,7 @@ async def test_a_skill_that_vanished_is_unmounted_and_stopped(serving: Serving, 
     """The route of a vanished skill is unmounted and its sidecar stops; the other skills are not touched."""
     async with serving() as omac:
         echo, other = skill("echo"), skill("other")
-        omac.folders.put("/w/shop", echo, other)
-        omac.approve("/w/shop", echo, other)
+        omac.put_approved("/w/shop", echo, other)
         await omac.activate()
         omac.folders.put("/w/shop", other)
         assert (await omac.reload()).state == "active"
@@ -219,9 +210,7 @@ async def test_a_skill_that_vanished_is_unmounted_and_stopped(serving: Serving, 
 async def test_deactivation_during_an_activation_calls_it_off(serving: Serving, skill: MakeSkill) -> None:
     """A caller that waits for the activation gets a refusal, and no sidecar keeps running."""
     async with serving() as omac:
-        slow = skill("slow")
-        omac.folders.put("/w/shop", slow)
-        omac.approve("/w/shop", slow)
+        omac.put_approved("/w/shop", skill("slow"))
         omac.host.silent.add("slow")
         refusals: list[str] = []
 
@@ -242,9 +231,7 @@ async def test_deactivation_during_an_activation_calls_it_off(serving: Serving, 
 async def test_deactivation_during_discovery_calls_it_off(serving: Serving, skill: MakeSkill) -> None:
     """Skills that discovery finds afterwards are not adopted; no sidecar starts for a directory that goes offline."""
     async with serving() as omac:
-        echo = skill("echo")
-        omac.folders.put("/w/shop", echo)
-        omac.approve("/w/shop", echo)
+        omac.put_approved("/w/shop", skill("echo"))
         omac.folders.held = True
         async with trio.open_nursery() as callers:
 
@@ -265,9 +252,7 @@ async def test_offline_is_recorded_after_the_last_sidecar_stopped(
 ) -> None:
     """A sidecar that is slow to end holds up the deactivation; the tokens are dead all the same."""
     async with serving() as omac:
-        slow = skill("slow")
-        omac.folders.put("/w/shop", slow)
-        omac.approve("/w/shop", slow)
+        omac.put_approved("/w/shop", skill("slow"))
         await omac.activate()
         omac.host.stubborn.add("slow")
         async with trio.open_nursery() as callers:
@@ -283,9 +268,7 @@ async def test_offline_is_recorded_after_the_last_sidecar_stopped(
 async def test_an_activation_waits_for_the_deactivation_before_it(serving: Serving, skill: MakeSkill) -> None:
     """Two lives of a directory do not overlap, and the second has another token."""
     async with serving() as omac:
-        slow = skill("slow")
-        omac.folders.put("/w/shop", slow)
-        omac.approve("/w/shop", slow)
+        omac.put_approved("/w/shop", skill("slow"))
         first = await omac.activate()
         omac.host.stubborn.add("slow")
         second: list[Any] = []
@@ -307,8 +290,7 @@ async def test_a_sidecar_that_gives_up_is_stubbed_until_a_reload(serving: Servin
     """The directory stays usable in part and reports the command that mends it, and that command works."""
     async with serving() as omac:
         echo, other = skill("echo"), skill("other")
-        omac.folders.put("/w/shop", echo, other)
-        omac.approve("/w/shop", echo, other)
+        omac.put_approved("/w/shop", echo, other)
         await omac.activate()
         omac.host.failing.add("echo")
         omac.host.process("echo").end(Exit(code=3))
@@ -329,8 +311,7 @@ async def test_a_sidecar_that_gives_up_while_activating_does_not_hold_up_the_oth
     """An activation always ends, and one skill never keeps the others from coming online."""
     async with serving() as omac:
         echo, other = skill("echo"), skill("other")
-        omac.folders.put("/w/shop", echo, other)
-        omac.approve("/w/shop", echo, other)
+        omac.put_approved("/w/shop", echo, other)
         omac.host.failing.add("echo")
         assert (await omac.activate()).state == "active_partial"
         await omac.until(lambda: omac.skill_states() == {"echo": "broken", "other": "ready"})
@@ -341,9 +322,7 @@ async def test_a_sidecar_that_gives_up_while_activating_does_not_hold_up_the_oth
 async def test_a_sidecar_that_recovers_by_itself_completes_the_activation(serving: Serving, skill: MakeSkill) -> None:
     """A partially active directory becomes active as soon as the last skill is healthy."""
     async with serving() as omac:
-        echo = skill("echo")
-        omac.folders.put("/w/shop", echo)
-        omac.approve("/w/shop", echo)
+        omac.put_approved("/w/shop", skill("echo"))
         omac.host.unhealthy.add("echo")
         assert (await omac.activate()).state == "active_partial"
         omac.host.unhealthy.clear()
@@ -358,9 +337,7 @@ async def test_the_journal_coming_back_resumes_an_activation(
 ) -> None:
     """An owner whose append was refused tries again, and logs why once; it neither gives up nor ends omac."""
     async with serving() as omac:
-        echo = skill("echo")
-        omac.folders.put("/w/shop", echo)
-        omac.approve("/w/shop", echo)
+        omac.put_approved("/w/shop", skill("echo"))
         steps = ("skill.appeared", "sidecar.spawn-requested", "sidecar.started", "route.mounted", "directory.activated")
         for kind in steps:
             omac.journal_fails(2, kind)
@@ -373,9 +350,7 @@ async def test_the_journal_coming_back_resumes_an_activation(
 async def test_a_reload_is_never_swallowed_by_a_settling_sidecar(serving: Serving, skill: MakeSkill) -> None:
     """A requested activation ends only after its own discovery, even if its sidecars settle at that moment."""
     async with serving() as omac:
-        echo = skill("echo")
-        omac.folders.put("/w/shop", echo)
-        omac.approve("/w/shop", echo)
+        omac.put_approved("/w/shop", skill("echo"))
         await omac.activate()
         for round_ in range(10):
             before = omac.folders.discovered
@@ -395,8 +370,7 @@ async def test_commotion_ends_in_order(serving: Serving, skill: MakeSkill, repla
         workdirs = [f"/w/p{n}" for n in range(4)]
         for workdir in workdirs:
             skills = [skill(f"s{n}", workdir=workdir) for n in range(3)]
-            omac.folders.put(workdir, *skills)
-            omac.approve(workdir, *skills)
+            omac.put_approved(workdir, *skills)
 
         refused: set[str] = set()
 

@@ -22,8 +22,7 @@ Kinds = Callable[..., list[str]]
 
 
 async def put(omac: Any, *skills: FoundSkill) -> None:
-    omac.folders.put("/w/shop", *skills)
-    omac.approve("/w/shop", *skills)
+    omac.put_approved("/w/shop", *skills)
 
 
 async def test_the_manifest_keeps_the_contract(serving: Serving, skill: MakeSkill) -> None:
@@ -376,8 +375,7 @@ async def test_all_directories_of_a_run_go_offline_together(serving: Serving, sk
     async with serving() as omac:
         for workdir in ("/w/a", "/w/b", "/w/c"):
             echo = skill("echo", workdir=workdir)
-            omac.folders.put(workdir, echo)
-            omac.approve(workdir, echo)
+            omac.put_approved(workdir, echo)
             await omac.activate(workdir)
         await omac.deactivate("/w/c")
         await omac.directories.deactivate_all("asked by SIGTERM")

@@ -55,8 +55,7 @@ async def test_a_secret_makes_a_pending_skill_ready_with_the_same_token(serving:
     """A secret given by another process needs no call; the sidecar gets it, and only its fingerprint is recorded."""
     async with serving() as omac:
         slack = wants(skill("slack"), Secret("TOKEN"), Config("MODE", default="slow"))
-        omac.folders.put("/w/shop", slack)
-        omac.approve("/w/shop", slack)
+        omac.put_approved("/w/shop", slack)
         before = await omac.activate()
         assert omac.skill_states() == {"slack": "pending_credentials"}
         await omac.give("/w/shop", "slack", Values({"TOKEN": Hidden("hunter2")}, {"MODE": "fast"}))
@@ -70,8 +69,7 @@ async def test_a_changed_value_restarts_a_ready_sidecar(serving: Serving, skill:
     """A changed secret or setting restarts the sidecar; an equal value given again changes nothing."""
     async with serving() as omac:
         slack = wants(skill("slack"), Secret("TOKEN"), Config("MODE", required=False))
-        omac.folders.put("/w/shop", slack)
-        omac.approve("/w/shop", slack)
+        omac.put_approved("/w/shop", slack)
         await omac.give("/w/shop", "slack", Values({"TOKEN": Hidden("one")}))
         await omac.activate()
         for values in (Values({"TOKEN": Hidden("two")}), Values({}, {"MODE": "fast"})):
@@ -94,8 +92,7 @@ async def test_a_value_taken_back_stops_the_sidecar(serving: Serving, skill: Mak
     """A removed value stops the sidecar, and the stub names the missing value and the command that sets it."""
     async with serving() as omac:
         slack = wants(skill("slack"), Secret("TOKEN"))
-        omac.folders.put("/w/shop", slack)
-        omac.approve("/w/shop", slack)
+        omac.put_approved("/w/shop", slack)
         await omac.give("/w/shop", "slack", Values({"TOKEN": Hidden("one")}))
         await omac.activate()
         await omac.take("/w/shop", "slack", "TOKEN")
@@ -114,8 +111,7 @@ async def test_a_revoked_approval_stops_the_sidecar(
     """A revoked skill stops at once, without a call."""
     async with serving() as omac:
         echo = skill("echo")
-        omac.folders.put("/w/shop", echo)
-        omac.approve("/w/shop", echo)
+        omac.put_approved("/w/shop", echo)
         await omac.activate()
         omac.decide("/w/shop", echo, command)
         await omac.until(lambda: omac.skill_states() == {"echo": "broken"} and not omac.host.running())
@@ -135,8 +131,7 @@ async def test_secrets_that_cannot_be_read_make_a_skill_pending(
     """A store that is locked, slow or lying keeps only its skill from starting; a mended one lets a reload start it."""
     async with serving() as omac:
         slack, echo = wants(skill("slack"), Secret("A"), Secret("B")), skill("echo")
-        omac.folders.put("/w/shop", slack, echo)
-        omac.approve("/w/shop", slack, echo)
+        omac.put_approved("/w/shop", slack, echo)
         await omac.give("/w/shop", "slack", Values({"A": Hidden("one"), "B": Hidden("two")}))
         omac.secrets.problem = problem
         if lies:
@@ -157,8 +152,7 @@ async def test_two_directories_never_share_a_secret(serving: Serving, skill: Mak
     async with serving() as omac:
         for workdir in ("/w/a", "/w/b"):
             slack = wants(skill("slack", code=workdir[-1], workdir=workdir), Secret("TOKEN"))
-            omac.folders.put(workdir, slack)
-            omac.approve(workdir, slack)
+            omac.put_approved(workdir, slack)
         await omac.give("/w/a", "slack", Values({"TOKEN": Hidden("of a")}))
         await omac.activate("/w/a")
         assert omac.host.secrets["slack"] == {"TOKEN": "of a"}
@@ -209,8 +203,7 @@ async def test_changed_code(serving: Serving, skill: MakeSkill, records: Read, d
     """Changed code is recorded as drifted; it runs only in a run that accepts it, from a copy of its own."""
     async with serving(policy=SkillPolicy(bundle_drift=drift)) as omac:
         old, new = skill("echo"), skill("echo", code="2")
-        omac.folders.put("/w/shop", old)
-        omac.approve("/w/shop", old)
+        omac.put_approved("/w/shop", old)
         omac.folders.put("/w/shop", new)
         await omac.activate()
         assert omac.skill_states() == {"echo": "ready" if drift == "accept" else "broken"}
@@ -237,8 +230,7 @@ async def test_changes_in_what_the_hash_leaves_out(serving: Serving, skill: Make
     """The approved copy goes on running; the difference of the folder is recorded once."""
     async with serving() as omac:
         echo = skill("echo")
-        omac.folders.put("/w/shop", echo)
-        omac.approve("/w/shop", echo)
+        omac.put_approved("/w/shop", echo)
         await omac.activate()
         omac.folders.digests[echo.source] = "sha256:planted"
         await omac.reload()
@@ -253,8 +245,7 @@ async def test_a_damaged_copy_does_not_run(serving: Serving, skill: MakeSkill) -
     """The copy is checked before every start."""
     async with serving() as omac:
         echo = skill("echo")
-        omac.folders.put("/w/shop", echo)
-        omac.approve("/w/shop", echo)
+        omac.put_approved("/w/shop", echo)
         omac.frozen.damaged.add(echo.source)
         await omac.activate()
         assert omac.skill_states() == {"echo": "broken"}
@@ -265,8 +256,7 @@ async def test_shared_skills_run_once_and_are_in_every_manifest(serving: Serving
     """A shared skill has one sidecar, below the reserved name of each token; its values are unscoped."""
     async with serving() as omac:
         weather = shared(wants(skill("weather"), Secret("KEY")))
-        omac.folders.put("", weather)
-        omac.approve("", weather)
+        omac.put_approved("", weather)
         await omac.give("", "weather", Values({"KEY": Hidden("hunter2")}))
         assert list(omac.secrets.values) == ["omac/weather"], "kept unscoped, and not mirrored"
         manifests = [await omac.activate("/w/a"), await omac.activate("/w/b")]
@@ -292,8 +282,7 @@ async def test_a_skill_of_the_directory_hides_a_shared_one(serving: Serving, ski
     async with serving() as omac:
         own, other = skill("weather"), skill("other", mount="mail")
         omac.folders.put("", shared(skill("weather", code="2")), shared(skill("mail", code="2")))
-        omac.folders.put("/w/shop", own, other)
-        omac.approve("/w/shop", own, other)
+        omac.put_approved("/w/shop", own, other)
         for shared_skill in omac.folders.skills[""]:
             omac.approve("", shared_skill)
         manifest = await omac.activate()
@@ -331,8 +320,7 @@ async def test_what_is_taken_back_ends_the_sidecar_at_once(serving: Serving, ski
     """A revocation ends the sidecar even during a long discovery, and it does not start again before that ends."""
     async with serving() as omac:
         slack = wants(skill("slack"), Secret("TOKEN"))
-        omac.folders.put("/w/shop", slack)
-        omac.approve("/w/shop", slack)
+        omac.put_approved("/w/shop", slack)
         await omac.give("/w/shop", "slack", Values({"TOKEN": Hidden("one")}))
         await omac.activate()
         omac.folders.held = True
@@ -351,9 +339,7 @@ async def test_what_is_taken_back_ends_the_sidecar_at_once(serving: Serving, ski
 async def test_what_lost_its_approval_before_its_start_is_not_started(serving: Serving, skill: MakeSkill) -> None:
     """A plan may be older than a revocation, so each start checks the approval again."""
     async with serving() as omac:
-        echo = skill("echo")
-        omac.folders.put("/w/shop", echo)
-        omac.approve("/w/shop", echo)
+        omac.put_approved("/w/shop", skill("echo"))
         await omac.activate()
         registrations = omac.engine.system.registrations
         (stream,) = registrations.entries
@@ -386,8 +372,7 @@ async def test_changes_that_cannot_be_copied_break_one_skill(serving: Serving, s
     """Changed code that cannot be copied breaks one skill, also in a run that accepts changes."""
     async with serving(policy=SkillPolicy(bundle_drift="accept")) as omac:
         old, other = skill("echo"), skill("other")
-        omac.folders.put("/w/shop", old, other)
-        omac.approve("/w/shop", old, other)
+        omac.put_approved("/w/shop", old, other)
         omac.folders.put("/w/shop", skill("echo", code="2"), other)
         omac.frozen.problem = Refusal("skill-invalid", "it holds a FIFO")
         await omac.activate()
@@ -398,8 +383,7 @@ async def test_unlocking_reloads_waiting_directories(serving: Serving, skill: Ma
     """An unlocked store makes omac reload the directories that wait for it, and no others."""
     async with serving() as omac:
         slack = wants(skill("slack", workdir="/w/a"), Secret("A"))
-        omac.folders.put("/w/a", slack)
-        omac.approve("/w/a", slack)
+        omac.put_approved("/w/a", slack)
         await omac.give("/w/a", "slack", Values({"A": Hidden("one")}))
         omac.secrets.problem = Refusal("vault-locked", "it is locked", fix=["omac unlock"])
         await omac.activate("/w/a")

@@ -6,6 +6,8 @@ import multiprocessing
 import os
 from pathlib import Path
 
+from programs import program_at
+
 from omac.domain.harness.claude import HARNESS
 from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.compose.agent_launch import launch_of
@@ -29,8 +31,7 @@ def test_a_link_put_in_the_way_of_settings_leads_nowhere(tmp_path: Path) -> None
         folder.mkdir(parents=True)
         (folder / "settings.json").write_text(json.dumps({"env": {"KEY": key}}))
     (project / "link").symlink_to(elsewhere)
-    (project / "claude").write_text("#!/bin/sh\n")
-    (project / "claude").chmod(0o755)
+    program_at(project / "claude", "#!/bin/sh\n")
     environment = {"PATH": str(project), "HOME": str(tmp_path)}
     words = ["--settings", "conf/settings.json"]
     swapping = multiprocessing.Process(target=swap, args=(str(project / "conf"), str(project / "link")), daemon=True)

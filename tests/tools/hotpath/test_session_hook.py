@@ -32,8 +32,7 @@ exit 11
 def test_a_session_gets_its_skills(omac: Omac) -> None:
     """The hook describes the skills to the model, and gives the shell a token of the session's own. The audit names the
     session."""
-    project = omac.project("p")
-    omac.approve(project)
+    project = omac.approved("p")
     done = omac.run("start", "--workdir", str(project), "--", "bash", "-c", AGENT)
     assert (done.status, done.out) == (11, ""), done
     answer = json.loads((project / "answer").read_text())["hookSpecificOutput"]
@@ -61,8 +60,7 @@ sh -ec "$said; curl -sS --fail \\"\\$OMAC_ECHO_BASE/status\\""
 def test_an_agent_without_a_file_of_variables(omac: Omac, own: bool) -> None:
     """The text leads to a file that nobody else can read: under a server, whose agent has no variables of one project,
     and outside of it (`own`). The audit names the session."""
-    project = omac.project("p")
-    omac.approve(project)
+    project = omac.approved("p")
     payload = '{"session_id": "s-1"}'
     if own:
         omac.serve()
@@ -85,8 +83,7 @@ def test_an_agent_without_a_file_of_variables(omac: Omac, own: bool) -> None:
 def test_without_a_network_the_socket_is_named(omac: Omac) -> None:
     """The command in the text reaches the skill without a network, also if a profile sets this; the URL alone does
     not."""
-    project = omac.project("p")
-    omac.approve(project)
+    project = omac.approved("p")
     profiles = Path(omac.environment["XDG_CONFIG_HOME"]) / "omac" / "sandbox-profiles"
     profiles.mkdir(parents=True)
     (profiles / "alone.toml").write_text('network = "none"\n')
