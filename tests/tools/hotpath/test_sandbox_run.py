@@ -1055,14 +1055,9 @@ def test_a_sandbox_that_cannot_be_built(mine: Box) -> None:
 
 
 KILLED_BUBBLEWRAP = """\
-import os
 from omac.adapters.sandbox import launch
 spawn = launch.UnderBubblewrap._spawn
-def killed(self, line):
-    child = spawn(self, line)
-    os.kill(child, 9)
-    return child
-launch.UnderBubblewrap._spawn = killed
+launch.UnderBubblewrap._spawn = lambda self, line: spawn(self, ["/bin/sh", "-c", "kill -9 $$"])
 """
 
 
