@@ -57,14 +57,15 @@ def make_key_file(path: str) -> VaultKey:
     """Make a random key and keep it in a new file, mode 0600. Raises Refusal (vault-exists, vault-unusable)."""
     key = VaultKey(os.urandom(KEY_BYTES))
     path = os.path.abspath(path)
+    init_command = f"{FILE_VARIABLE}={quoted(path)} omac vault init  # under the key that it has"
     try:
         atomic.publish(path, HiddenBytes(key.hex().encode() + b"\n"), prefix=DRAFT_PREFIX)
     except FileExistsError:
         message = f"{path} exists already; omac never overwrites a key"
-        init_command = f"{FILE_VARIABLE}={quoted(path)} omac vault init  # under the key that it has"
         raise Refusal("vault-exists", message, fix=[init_command, f"ls -l {quoted(path)}"]) from None
     except Unflushed as problem:
-        raise problem.refusal("vault-unusable", f"the key file {path}", os.path.dirname(path)) from None
+        unflushed = problem.refusal("vault-unusable", f"the key file {path}", os.path.dirname(path))
+        raise Refusal(unflushed.reason, unflushed.message, fix=[*unflushed.fix, init_command]) from None
     except OSError as error:
         fix = [write_command(error, os.path.dirname(path))]
         raise Refusal("vault-unusable", f"the key file {path} cannot be written: {error.strerror}", fix=fix) from None

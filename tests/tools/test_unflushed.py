@@ -76,6 +76,17 @@ def test_a_bridge(omac: Omac) -> None:
     assert "does not call omac" in omac.ok("bridge", "uninstall", "claude")
 
 
+def test_a_key_file(omac: Omac) -> None:
+    """A new key file stays, and the commands that are proposed make the vault under its key."""
+    path = omac.folder / "keys" / "vault.key"
+    path.parent.mkdir(mode=0o700)
+    with failing_flush(path.parent):
+        done = omac.run("vault", "init", "--key-file", str(path))
+    require_reported(done, 8, path)
+    assert f"  try: OMAC_VAULT_KEY_FILE={path} omac vault init" in done.err
+    omac.ok("vault", "init", extra={"OMAC_VAULT_KEY_FILE": str(path)})
+
+
 def test_an_export(omac: Omac) -> None:
     """An export that is whole, and in its place, is reported so."""
     omac.ok("settings", "set", "git.refs", "branch")
