@@ -25,6 +25,7 @@ from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.guard.write_target import common_folder, top_level
 from omac.adapters.linux.home import home_of
+from omac.adapters.sandbox.terminal import Terminal
 from omac.adapters.skills.paths import is_utf8
 from omac.domain.guard.guard import Unclear
 from omac.domain.harness.bridge import (
@@ -44,7 +45,7 @@ from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.sandbox.request import SandboxRequest, request_of
 from omac.journal.folders import look_at, write_command
 from omac.services.sandbox.settled import settled
-from omac.tools.compose.agent_process import Inner, own_terminal
+from omac.tools.compose.agent_process import Inner
 from omac.tools.compose.endpoints import INSIDE, Ready
 from omac.tools.compose.own_program import OMAC, PACKAGE, begun
 from omac.tools.compose.project import project_of
@@ -108,7 +109,7 @@ class AgentLaunch(msgspec.Struct, frozen=True):
         (command-not-executable, state-unusable)."""
         settings = with_variables(self.settings, self._hook_variables(environment)) if self.settings else ""
         file = self._settings_file(ready, settings) if self.is_file else ""
-        terminal = own_terminal()
+        terminal = Terminal()
         if self.request is None or waiting is None:
             return Inner(begun(_with_settings(self.argv, file or settings), environment, self.workdir), terminal)
         argv = _with_settings(self.argv, f"{INSIDE}/{SETTINGS_FILE}" if file else settings)
