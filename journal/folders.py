@@ -30,6 +30,14 @@ def look_at(path: str) -> str:
     return list_command(nearest_existing(path))
 
 
+def own_home(path: str) -> list[str]:
+    """The command that helps where a path lies in a folder of another user, as in the HOME that `sudo -u` keeps; else
+    none."""
+    there = nearest_existing(path)
+    owner = os.lstat(there).st_uid
+    return [f"export HOME=PATH  # one of your own: {there} belongs to user {owner}"] if owner != os.geteuid() else []
+
+
 def lacks_files(folder: str) -> bool:
     """Return whether the disk of a folder has room, but hardly a file left that can be made."""
     try:

@@ -25,6 +25,7 @@ def test_the_demo_succeeds(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done
     assert done.stdout.endswith("\nthe demo succeeded\n"), done
+    assert "\n$ curl -sS --data 'hi there' http://127.0.0.1:" in done.stdout  # as a shell takes it
 
 
 def test_an_environment_that_is_there_keeps_its_interpreter(tmp_path: Path) -> None:

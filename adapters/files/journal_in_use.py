@@ -8,7 +8,7 @@ from omac.adapters.files import lock
 from omac.domain.kernel.digest import sha256_hex
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.kernel.state_paths import EXPOSED, LINK, MARKS
-from omac.journal.folders import look_at
+from omac.journal.folders import look_at, own_home
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
@@ -99,9 +99,11 @@ def closed(folder: str, problem: OSError) -> Refusal:
     for path in (state, runs, folder):
         if refusal := foreign(path, state):
             return refusal
-    mend = "omac doctor --fix  # mends modes"
-    fix = [look_at(state), mend if isinstance(problem, PermissionError) else "export OMAC_STATE_DIR=PATH  # a folder"]
-    return Refusal("state-unusable", f"{folder} cannot be looked into: {problem.strerror}", fix=fix)
+    helps = ["export OMAC_STATE_DIR=PATH  # a folder"]
+    if isinstance(problem, PermissionError):
+        helps = own_home(state) or ["omac doctor --fix  # mends modes"]
+    message = f"{folder} cannot be looked into: {problem.strerror}"
+    return Refusal("state-unusable", message, fix=[look_at(state), *helps])
 
 
 def foreign(path: str, state: str) -> Refusal | None:

@@ -37,6 +37,7 @@ LOADED_AFTER_S = 0.5  # a program that ends sooner does not wait for what its en
 LINES_MAX = 20  # of findings on the terminal: more push those out of sight that come first
 LINE_CHARACTERS_MAX = 300
 GROUP_MIN = 5  # files of one folder
+BUILD = "a build"  # the group of a build's files
 SHORTEST_PATH = 40  # characters of a path that are shown in any case
 REPLACED = "was replaced on the host while the program ran, which could change it from then on"
 REST = "findings"  # a file beside what was set aside
@@ -299,22 +300,39 @@ def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
 
 
 def _grouped(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings, with one in the place of many files of a folder and a group."""
-    from omac.adapters.git.inspection import Finding
-    from omac.domain.sandbox.autorun_files import describe_group
+    """Return the findings, with one in the place of many files of a folder and a group, and in the place of those that
+    CMake writes all over its build folder."""
+    from collections import Counter
 
-    files: dict[tuple[str, str], int] = {}
-    for finding in findings:
-        place = os.path.dirname(finding.path), finding.group
-        files[place] = files.get(place, 0) + 1
+    from omac.adapters.git.inspection import Finding
+    from omac.domain.sandbox.autorun_files import describe_build, describe_group
+
+    built: dict[str, str] = {}
+    places = [_place(finding, built) for finding in findings]
+    files, whole = Counter(places), set(built.values())
     shown: dict[tuple[str, str], Finding] = {}
-    for finding in findings:
-        folder, who = place = os.path.dirname(finding.path), finding.group
-        if who and files[place] >= GROUP_MIN:
+    for finding, place in zip(findings, places, strict=True):
+        folder, who = place
+        if who == BUILD and folder in whole and files[place] > 1:
+            shown[place] = Finding(folder, describe_build(files[place], who))
+        elif who and files[place] >= GROUP_MIN:
             shown[place] = Finding(folder, describe_group(folder, files[place], who))
         else:
             shown[finding.path, str(finding)] = finding
     return [*shown.values()]
+
+
+def _place(finding: Finding, built: dict[str, str]) -> tuple[str, str]:
+    """Return the folder that may stand for a file, and the group: its own folder, or the build folder of CMake's around
+    it. `built` gets the latter, by the former."""
+    folder = os.path.dirname(finding.path)
+    if finding.group == BUILD and folder not in built:
+        above = folder
+        while above != os.path.dirname(above) and not os.path.lexists(f"{above}/.git"):
+            if os.path.lexists(f"{above}/CMakeCache.txt"):
+                built[folder] = above
+            above = os.path.dirname(above)
+    return built.get(folder, folder) if finding.group == BUILD else folder, finding.group
 
 
 def _launches(records: list[Record]) -> list[str]:

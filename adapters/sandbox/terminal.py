@@ -32,7 +32,7 @@ class Terminal:
             self._descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError:
             self._descriptor = -1
-        self.foreground = self._in_foreground()
+        self.foreground = self.in_foreground()
         self._launcher = os.getppid()
         self.is_elsewhere = self._descriptor >= 0 and not self.foreground
         if self.is_elsewhere:
@@ -49,7 +49,7 @@ class Terminal:
         try:
             if self._is_nobodys():
                 os.tcsetpgrp(self._descriptor, os.getpgrp())
-            if self._modes is not None and self._in_foreground():
+            if self._modes is not None and self.in_foreground():
                 self._reset(self._modes)
         except OSError:
             pass  # the terminal was hung up
@@ -59,13 +59,26 @@ class Terminal:
     def stop_with(self, pid: int) -> None:
         """Stop omac, since this process has stopped, until a shell lets the job go on; then both do. A process group
         of the process' own, as a shell's, has the foreground again then."""
-        pass_foreground(self._descriptor, pid, to_it=False)  # whoever launched omac looks for it there
+        self.pass_foreground(pid, to_it=False)  # whoever launched omac looks for it there
         os.kill(os.getpid(), _signal.SIGSTOP)
-        pass_foreground(self._descriptor, pid, to_it=True)
+        self.pass_foreground(pid, to_it=True)
         try:
             os.kill(pid, _signal.SIGCONT)
         except ProcessLookupError:
             pass  # it has been killed meanwhile
+
+    def pass_foreground(self, pid: int, *, to_it: bool) -> None:
+        """Pass the foreground between omac's process group and another process', where the one has it."""
+        before = _signal.signal(_signal.SIGTTOU, _signal.SIG_IGN)
+        try:
+            theirs, own = os.getpgid(pid), os.getpgrp()
+            giver, taker = (own, theirs) if to_it else (theirs, own)
+            if giver != taker and os.tcgetpgrp(self._descriptor) == giver:
+                os.tcsetpgrp(self._descriptor, taker)
+        except OSError:
+            pass  # the process has ended, or there is no terminal
+        finally:
+            _signal.signal(_signal.SIGTTOU, before)
 
     def leave(self) -> None:
         """Leave the terminal to the shell, where the omac that led this process group was killed. The shell takes it
@@ -116,25 +129,12 @@ class Terminal:
             pass  # it is another user's, or the terminal was hung up
         return False
 
-    def _in_foreground(self) -> bool:
+    def in_foreground(self) -> bool:
+        """Return whether omac's process group has the terminal now."""
         try:
             return self._descriptor >= 0 and os.tcgetpgrp(self._descriptor) == os.getpgrp()
         except OSError:
             return False
-
-
-def pass_foreground(terminal: int, pid: int, *, to_it: bool) -> None:
-    """Pass the foreground between omac's process group and another process', where the one has it."""
-    before = _signal.signal(_signal.SIGTTOU, _signal.SIG_IGN)
-    try:
-        theirs, own = os.getpgid(pid), os.getpgrp()
-        giver, taker = (own, theirs) if to_it else (theirs, own)
-        if giver != taker and os.tcgetpgrp(terminal) == giver:
-            os.tcsetpgrp(terminal, taker)
-    except OSError:
-        pass  # the process has ended, or there is no terminal
-    finally:
-        _signal.signal(_signal.SIGTTOU, before)
 
 
 class Interrupted(BaseException):

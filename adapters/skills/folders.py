@@ -91,8 +91,10 @@ class DiskSkillFolders:
 
 
 def _canonical(path: str, roots: tuple[str, ...]) -> str:
-    if not isinstance(path, str) or "\0" in path or not is_utf8(path):
-        raise Refusal("bad-request", "a directory must be an absolute path: UTF-8 text without NUL")
+    if not isinstance(path, str) or "\0" in path:
+        raise Refusal("bad-request", "a directory must be an absolute path: text without NUL")
+    if not is_utf8(path):
+        raise _not_utf8(path)
     if not path.startswith("/"):
         raise Refusal("bad-request", f"{printable(path)!r} is a relative path; give an absolute path")
     if len(path.encode()) > PATH_BYTES_MAX:
@@ -116,8 +118,12 @@ def _canonical(path: str, roots: tuple[str, ...]) -> str:
             raise Refusal("state-unusable", message, fix=[write_command(error, path)]) from None
         raise Refusal("bad-request", f"{message}; give a directory omac may read", fix=[_list_parent(path)]) from None
     if not is_utf8(folder):
-        raise Refusal("bad-request", f"{printable(folder)} is not a UTF-8 path; rename the directory")
+        raise _not_utf8(folder)
     return folder
+
+
+def _not_utf8(path: str) -> Refusal:
+    return Refusal("bad-request", f"{printable(path)} is not a UTF-8 path; rename the directory")
 
 
 def _outside(shown: str, roots: tuple[str, ...]) -> Refusal:

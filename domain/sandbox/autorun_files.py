@@ -232,3 +232,8 @@ def describe_group(folder: str, files: int, who: str) -> str:
     text = f"{files} files are new or changed, and {who} obeys them"
     whole = f"{text}: find {quoted(folder)} -maxdepth 1 -ls -type f -exec grep -aH '' {{}} + | cat -v"
     return whole if len(f"{named(folder)}: {whole}") <= FINDING_CHARS_MAX else text
+
+
+def describe_build(files: int, who: str) -> str:
+    """Return what is said of new files all over a build folder that `who` obeys. No command shows as much."""
+    return f"{files} files of this build folder are new or changed, and {who} obeys them"

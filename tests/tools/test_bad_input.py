@@ -714,6 +714,29 @@ def test_commands_that_make_no_sense(house: Omac, server: Serving, command: list
     assert "secret" not in done.err
 
 
+MEANT = [
+    (["claude"], ["omac start claude"]),
+    (["run", "--", "ls", "a b"], ["omac sandbox run -- ls 'a b'"]),
+    (["sandbox", "ls"], ["omac sandbox run -- ls"]),
+    (["sandbox", "--", "ls"], ["omac sandbox run -- ls"]),
+    (["new", "hello"], ["omac skill new hello"]),
+    (
+        ["unset", "hello", "X"],
+        ["omac secrets unset hello X", "omac config unset hello X", "omac settings unset hello X"],
+    ),
+    (["audit", "hello"], ["omac audit --skill hello"]),
+    (["flourish"], []),
+]
+
+
+@pytest.mark.parametrize(("command", "meant"), MEANT, ids=[" ".join(command) for command, _ in MEANT])
+def test_what_may_be_meant(house: Omac, command: list[str], meant: list[str]) -> None:
+    """Words that begin with no command are refused with the commands that may be meant."""
+    done = house.run(*command)
+    assert done.status == 2
+    assert [line.removeprefix("  try: ") for line in done.err.splitlines() if line.startswith("  try: ")] == meant
+
+
 @pytest.mark.parametrize("command", [["flourish"], ["audit", "--frobnicate"], ["replay"], ["approve"]])
 def test_commands_that_do_not_exist(house: Omac, command: list[str]) -> None:
     """An unknown command or flag, or a missing argument, is a misuse: exit 2, usage on stderr."""

@@ -33,6 +33,7 @@ def test_a_command_gets_what_was_said(omac: Omac, shop: Path) -> None:
     words = ("start", "--workdir", str(shop), "--env", "BAR")
     explanation = json.loads(omac.ok(*words, "--explain", "--json", "--", "env"))
     assert explanation["command"] == ["/usr/bin/env"]
+    assert explanation["agent"] == ""
     assert explanation["skills"] == {"echo": "approved"}
     launched = names(omac.ok(*words, "--", "env"))
     assert set(explanation["gets"]) - OF_THE_SHELL == launched

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 from real_omac import Omac
@@ -134,3 +135,14 @@ def test_a_journal_in_the_project(omac: Omac) -> None:
     (forget,) = [text for text in refused.err.splitlines() if text.startswith("  try: rm ")]
     subprocess.run(["sh", "-c", forget.removeprefix("  try: ")], check=True)
     omac.ok(*reading)
+
+
+@pytest.mark.parametrize(
+    "words", [["start", "--", "true"], ["start", "--no-sandbox", "--", "true"], ["serve", "--no-inner"]]
+)
+def test_a_directory_that_is_not_text(omac: Omac, tmp_path: Path, words: list[str]) -> None:
+    """A path that cannot be recorded is refused by its name, and is no defect to be reported."""
+    folder = Path(os.fsdecode(bytes(tmp_path) + b"/caf\xe9"))
+    folder.mkdir()
+    done = omac.run(*words, cwd=folder)
+    assert (done.status, done.err) == (2, f"omac: {tmp_path}/caf\\udce9 is not a UTF-8 path; rename the directory\n")

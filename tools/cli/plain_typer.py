@@ -7,7 +7,7 @@ that text, which takes longer than most commands.
 import functools
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, ClassVar
 
 import typer
@@ -156,13 +156,26 @@ class CommandGroup(_PlainHelp, TyperGroup):
         super().format_options(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the words begin with, as typer does; an agent's name is none, and gets a command."""
+        """Return the command that the words begin with, as typer does; where none is, one may be meant."""
         try:
             return super().resolve_command(ctx, args)
         except Exception as error:
-            if ctx.parent is None and args[0] in NAMES:
-                error.fix = [f"omac start {args[0]}"]  # type: ignore[attr-defined]
+            if "Did you mean" not in str(error):
+                error.fix = [*self._meant(ctx, args)]  # type: ignore[attr-defined]
             raise
+
+    def _meant(self, ctx: Any, args: list[str]) -> Iterator[str]:
+        """Yield the commands that may be meant by words that begin with no command: an agent's name, the name of a
+        command in a group, the words of a program in a sandbox, a skill."""
+        words = " ".join(map(quoted, args))
+        if ctx.parent is not None:
+            meant = {"sandbox": f"omac sandbox run -- {words}", "audit": f"omac audit --skill {words}"}
+            yield from [meant[ctx.info_name]] if ctx.info_name in meant else ()
+        elif args[0] in NAMES:
+            yield f"omac start {args[0]}"
+        else:
+            groups = [name for name, group in self.commands.items() if args[0] in getattr(group, "commands", ())]
+            yield from (f"omac {name} {words}" for name in groups)
 
     def _below(self, name: str) -> Any:
         """Return a command by its words, such as "sandbox run"."""

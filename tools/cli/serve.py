@@ -71,7 +71,7 @@ def options(request: ServeRequest, environment: Mapping[str, str]) -> ServeOptio
     not-a-directory."""
     harness = harness_typed(request.harness, "omac serve", "omac serve --no-inner --root")
     workdirs = [directory(workdir, "--workdir") for workdir in request.workdirs]
-    roots = [directory(root, "--root") for root in request.roots] or ([] if workdirs else [os.getcwd()])
+    roots = [directory(root, "--root") for root in request.roots] or ([] if workdirs else [directory(".", "--root")])
     roots += [workdir for workdir in dict.fromkeys(workdirs) if not below_any(workdir, roots)]
     return ServeOptions(
         harness,

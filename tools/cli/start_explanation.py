@@ -38,7 +38,7 @@ def explain(wanted: ServeOptions, launch: AgentLaunch, environment: Mapping[str,
     agent = harness_named(launch.agent) if launch.agent else None
     if as_json:
         document = {
-            "dir": launch.workdir, "agent": launch.agent or None, "command": preview.argv, "skills": states,
+            "dir": launch.workdir, "agent": launch.agent, "command": preview.argv, "skills": states,
             "gets": preview.gets, "drops": preview.drops,
             "sandbox": None if preview.sandbox is None else document_of(preview.sandbox),
         }  # fmt: skip

@@ -25,6 +25,8 @@ from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.guard.write_target import common_folder, top_level
 from omac.adapters.linux.home import home_of
+from omac.adapters.sandbox.terminal import Terminal
+from omac.adapters.skills.paths import is_utf8
 from omac.domain.guard.guard import Unclear
 from omac.domain.harness.bridge import (
     HookCommands,
@@ -39,10 +41,11 @@ from omac.domain.harness.harness import Bridge, Harness
 from omac.domain.harness.names import CONTROL_VARIABLES, LAUNCH, LAUNCHED, NAMES
 from omac.domain.harness.table import DEFAULT_HARNESS, harness_named, install_hints
 from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
+from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.sandbox.request import SandboxRequest, request_of
 from omac.journal.folders import look_at, write_command
 from omac.services.sandbox.settled import settled
-from omac.tools.compose.agent_process import Inner, own_terminal
+from omac.tools.compose.agent_process import Inner
 from omac.tools.compose.endpoints import INSIDE, Ready
 from omac.tools.compose.own_program import OMAC, PACKAGE, begun
 from omac.tools.compose.project import project_of
@@ -106,7 +109,7 @@ class AgentLaunch(msgspec.Struct, frozen=True):
         (command-not-executable, state-unusable)."""
         settings = with_variables(self.settings, self._hook_variables(environment)) if self.settings else ""
         file = self._settings_file(ready, settings) if self.is_file else ""
-        terminal = own_terminal()
+        terminal = Terminal()
         if self.request is None or waiting is None:
             return Inner(begun(_with_settings(self.argv, file or settings), environment, self.workdir), terminal)
         argv = _with_settings(self.argv, f"{INSIDE}/{SETTINGS_FILE}" if file else settings)
@@ -297,6 +300,8 @@ def directory(path: str, flag: str) -> str:
         reason: Reason = "not-a-directory" if os.path.exists(canonical) else "directory-missing"
         message = f"{flag} {path}: no such directory: {canonical}"
         raise Refusal(reason, message, fix=[look_at(canonical)])
+    if not is_utf8(canonical):  # it is recorded as text
+        raise Refusal("bad-request", f"{printable(canonical)} is not a UTF-8 path; rename the directory")
     return canonical
 
 

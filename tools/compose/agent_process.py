@@ -7,17 +7,16 @@ Rules
 2. When it stops itself, omac stops too, so that the shell above has its terminal back; continued, both go on.
 3. A request to end is passed on as it came. A second one kills the command; what a sandboxed one left is inspected
    all the same, and a third one kills that, too.
-4. A terminal that it took for a process group that is gone is taken back.
+4. A terminal that it took for a process group that is gone is taken back, in the modes that it had.
 """
 
-import contextlib
 import os
 import signal
 import subprocess
 
 import trio
 
-from omac.adapters.sandbox.terminal import ORPHANED, pass_foreground
+from omac.adapters.sandbox.terminal import ORPHANED, Terminal
 
 OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
@@ -25,8 +24,8 @@ OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 class Inner:
     """A command that has begun, to the end of `ended`. Make it in a Trio task."""
 
-    def __init__(self, child: subprocess.Popen[bytes], terminal: int | None, *, sandboxed: bool = False) -> None:
-        """`terminal` is that of `own_terminal`, from before the child could take it. `sandboxed`: the child is the omac
+    def __init__(self, child: subprocess.Popen[bytes], terminal: Terminal, *, sandboxed: bool = False) -> None:
+        """`terminal` is from before the child could take it. `sandboxed`: the child is the omac
         that launches the command, and inspects what that left."""
         self._child = child
         self._watch = os.pidfd_open(child.pid)  # before a signal finds that it has ended, and frees its pid
@@ -39,7 +38,7 @@ class Inner:
         command."""
         try:
             async with trio.open_nursery() as nursery:
-                if self._terminal is not None:
+                if self._terminal.foreground:
                     await nursery.start(self._stop_with_it)
                 await trio.lowlevel.wait_readable(self._watch)
                 nursery.cancel_scope.cancel()
@@ -48,12 +47,13 @@ class Inner:
             if self._child.poll() is None:
                 self._child.kill()
             status = self._child.wait()  # it has ended
-            self._take_terminal_back()
+            self._terminal.take_back()
+            self._terminal.close()
         return status if status >= 0 else 128 - status
 
     def interrupt(self, number: signal.Signals) -> None:
         """Pass an interrupt on, unless the terminal has (rule 1)."""
-        if not _in_foreground(self._terminal):
+        if not self._terminal.in_foreground():
             self._child.send_signal(number)
 
     def end(self, number: signal.Signals) -> None:
@@ -75,53 +75,8 @@ class Inner:
             stopped = os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return  # it has ended
-        if stopped is None or self._terminal is None:
+        if stopped is None:
             return
-        pass_foreground(self._terminal, self._child.pid, to_it=False)  # a shell that suspends itself keeps it
-        if _in_foreground(self._terminal):
-            os.kill(os.getpid(), signal.SIGSTOP)  # goes on when the shell continues the job
-            pass_foreground(self._terminal, self._child.pid, to_it=True)
-            self._child.send_signal(signal.SIGCONT)
-
-    def _take_terminal_back(self) -> None:
-        if self._terminal is None:
-            return
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])  # or omac would be stopped for it
-        try:
-            with contextlib.suppress(OSError):  # it has hung up
-                group = os.tcgetpgrp(self._terminal)
-                if group != os.getpgrp() and not _exists(group):
-                    os.tcsetpgrp(self._terminal, os.getpgrp())
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-            os.close(self._terminal)
-            self._terminal = None
-
-
-def own_terminal() -> int | None:
-    """Return the controlling terminal, where omac is its foreground job; else None."""
-    try:
-        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    if _in_foreground(terminal):
-        return terminal
-    os.close(terminal)
-    return None
-
-
-def _in_foreground(terminal: int | None) -> bool:
-    try:
-        return terminal is not None and os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-
-
-def _exists(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        self._terminal.pass_foreground(self._child.pid, to_it=False)  # a shell that suspends itself keeps it
+        if self._terminal.in_foreground():
+            self._terminal.stop_with(self._child.pid)

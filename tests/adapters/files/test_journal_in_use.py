@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from omac.adapters.files.journal_in_use import journal_in_use, spool_of
+from omac.adapters.files.journal_in_use import closed, journal_in_use, spool_of
 from omac.adapters.files.state import StateDir
 from omac.domain.kernel.ids import RunId
 
@@ -56,3 +56,14 @@ def test_a_program_of_a_run_means_its_journal(state: StateDir) -> None:
 def test_a_run_that_is_not_there(state: StateDir, run: str) -> None:
     """A run that does not exist counts as none: the state directory's journal is in use."""
     assert journal_in_use(state.path, {}, run=run) == os.path.join(state.path, "journal.db")
+
+
+def test_a_home_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the HOME of another user, as `sudo -u` keeps it, another one is proposed: no mode there is omac's to mend."""
+    current = str(tmp_path / ".local" / "state" / "omac" / "run" / "current")
+    denied = PermissionError(13, "Permission denied")
+    assert closed(current, denied).fix[-1] == "omac doctor --fix  # mends modes"
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    proposed = f"export HOME=PATH  # one of your own: {tmp_path} belongs to user {owner}"
+    assert closed(current, denied).fix == (f"ls -ld {tmp_path}", proposed)

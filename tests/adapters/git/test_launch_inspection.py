@@ -30,6 +30,21 @@ def test_many_new_files_of_a_folder_are_one_line(tmp_path: Path) -> None:
     assert Path(path).read_text().count("is new") == len(hooks) + 1 + len(few)
 
 
+def test_a_build_folder_is_one_line(tmp_path: Path) -> None:
+    """Files that CMake writes all over its build folder have one line, and one each in the file with all findings."""
+    for folder in (".git", "out/CMakeFiles/x.dir", "src"):
+        (tmp_path / "shop" / folder).mkdir(parents=True)
+    for folder in ("", "out"):
+        (tmp_path / "shop" / folder / "CMakeCache.txt").touch()
+    names = "out/Makefile", "out/CMakeFiles/x.dir/cmake_clean.cmake", "Makefile", "src/x.cmake", "out/package.json"
+    findings = [Finding(f"{tmp_path}/shop/{name}", "is new", group="a build") for name in names[:-1]]
+    findings.append(Finding(f"{tmp_path}/shop/{names[-1]}", "is new", group="a package manager"))
+    shown = lines(findings, "launch", str(tmp_path))
+    assert shown[0] == f"{tmp_path}/shop/out: 2 files of this build folder are new or changed, and a build obeys them"
+    assert shown[1:-1] == [str(finding) for finding in findings[2:]]
+    assert shown[-1].startswith("all 5 findings: less ")
+
+
 def test_no_command_is_cut_off(tmp_path: Path) -> None:
     """The line of a folder whose path leaves no room for the command has none."""
     folder = f"/p/{'x' * 100}/.husky/_"

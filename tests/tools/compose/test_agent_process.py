@@ -278,6 +278,14 @@ def test_a_suspended_shell(omac: Omac, terminal: Terminal, how: str) -> None:
     terminal.see("ended 6")
 
 
+@pytest.mark.parametrize("how", ["--no-sandbox", "--backend bubblewrap"])
+def test_the_modes_of_the_terminal(omac: Omac, terminal: Terminal, how: str) -> None:
+    """A command that is killed while the terminal echoes nothing leaves it as it was, as without omac."""
+    terminal.type(f"{terminal.start} {how} -- sh -c 'stty -echo; kill -9 $$'\n")
+    terminal.type("echo; echo ended $?; stty -a | grep -o ' -*echo '; echo done $((40 + 2))\n")
+    assert " echo \r\n" in terminal.see("done 42")
+
+
 def _runs(pid: int, words: bytes) -> bool:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(words)
