@@ -19,6 +19,7 @@ from omac.adapters.files.signing_keys import turn_at
 from omac.domain.kernel.ids import WorkdirId
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.folders import make_private
+from omac.journal.subject_ciphers import REMEMBERED_MAX
 
 KEY_BYTES = 32
 ID_DIGITS = 64
@@ -60,6 +61,8 @@ class SubjectKeyFiles:
         held, path = self._held.get(subject), self._path(subject)
         stamp = _stamp(path)
         if held is None or stamp != held.stamp:
+            if len(self._held) >= REMEMBERED_MAX:
+                self._held.clear()
             held = self._held[subject] = _Held(self._read(path) if stamp else (), stamp)
         return held.keys
 

@@ -98,6 +98,7 @@ class LinuxSidecarHost(SidecarHost):
         variables = environment(spec, port, self._host_environment | {"PATH": path}, secrets) | {"PWD": folder}
         argv = command.argv(spec, folder, port, variables)
         log_path = os.path.join(self._logs, f"{label}.log")
+        logfile.make_room(log_path, {started.birth.log for started in self._by_port.values()})
         try:
             log = logfile.open_log(self._logs, label)
         except (OSError, ValueError) as problem:

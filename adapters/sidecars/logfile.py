@@ -3,6 +3,8 @@
 import os
 import re
 import stat
+from collections.abc import Collection
+from contextlib import suppress
 
 from msgspec.json import encode
 
@@ -10,6 +12,7 @@ from omac.adapters.files.descriptor import Descriptor
 from omac.journal.folders import make_private
 
 ROTATE_BYTES = 8 * 1024 * 1024
+LOGS_MAX = 1_000  # in one folder: a server meets any number of directories
 _LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
@@ -30,6 +33,18 @@ def open_log(directory: str, label: str) -> int:
             os.rename(f"{label}.log", f"{label}.log.1", src_dir_fd=folder, dst_dir_fd=folder)
             log = _open_at(folder, f"{label}.log")
         return log
+
+
+def make_room(log: str, in_use: Collection[str]) -> None:
+    """Remove the logs that were written longest ago, beyond LOGS_MAX with the one at `log`, from its folder; those at
+    paths `in_use` stay."""
+    directory = os.path.dirname(log)
+    with suppress(OSError):
+        paths = {os.path.join(directory, name) for name in os.listdir(directory)} | {log}
+        if (surplus := len(paths) - LOGS_MAX) > 0:
+            removable = paths - {log, *in_use}
+            for path in sorted(removable, key=lambda path: os.lstat(path).st_mtime_ns)[:surplus]:
+                os.unlink(path)
 
 
 def write_header(log: int, skill: str, port: int, argv: list[str]) -> None:

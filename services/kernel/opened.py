@@ -27,7 +27,7 @@ from omac.projections.access.tokens import TokenIndex
 from omac.projections.snapshot import encoded
 from omac.projections.system import System
 from omac.services.kernel.execution import Execution
-from omac.services.kernel.restoring import restored
+from omac.services.kernel.restoring import nearest, restored
 
 State = TypeVar("State")
 
@@ -40,6 +40,8 @@ class OpenedJournal(Execution):
         super().__init__(journal, host)
         self._snapshots = snapshots
         self._folded: System | None = None
+        self._tokens: TokenIndex | None = None
+        self._tokens_at = 0  # the position that these are of
         self._waiting: list[_Slot] = []
 
     def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Latest[State]:
@@ -104,7 +106,21 @@ class OpenedJournal(Execution):
         return nullcontext()
 
     def _living(self) -> Container[TokenDigest]:
-        return _Living(self.journal, self._system)
+        return _Living(self._tokens_now)
+
+    def _tokens_now(self) -> TokenIndex:
+        """The living tokens as the journal has them now: each event is read once, those before a snapshot never."""
+        try:
+            if self._tokens is None:
+                begun = nearest(self._snapshots, self.journal.store.head())
+                self._tokens, self._tokens_at = begun.tokens, begun.position
+            for recorded in self.journal.records(self._tokens_at):
+                if isinstance(recorded.event, TokenIndex.EVENTS):
+                    self._tokens.apply(recorded)
+                self._tokens_at = recorded.position
+            return self._tokens
+        except Refusal as refusal:
+            return self._system(refusal).tokens
 
 
 class _Slot:
@@ -119,22 +135,11 @@ class _Slot:
 class _Living:
     """The living tokens by digest, read from the journal when something first looks like a token."""
 
-    def __init__(self, journal: Journal, system: Callable[[Refusal], System]) -> None:
-        self._journal = journal
-        self._system = system
+    def __init__(self, tokens_now: Callable[[], TokenIndex]) -> None:
+        self._tokens_now = tokens_now
         self._index: TokenIndex | None = None
 
     def __contains__(self, digest: object) -> bool:
         if self._index is None:
-            try:
-                self._index = self._read()
-            except Refusal as refusal:
-                self._index = self._system(refusal).tokens
+            self._index = self._tokens_now()
         return digest in self._index.streams
-
-    def _read(self) -> TokenIndex:
-        index = TokenIndex()
-        for recorded in self._journal.records():
-            if isinstance(recorded.event, TokenIndex.EVENTS):
-                index.apply(recorded)
-        return index

@@ -25,7 +25,7 @@ _log = logging.getLogger("omac.journal")
 
 def restored(journal: Records, snapshots: SnapshotStore | None, head: int) -> System:
     """Return the system at position `head`. Raises Refusal."""
-    system = _nearest(snapshots, head)
+    system = nearest(snapshots, head)
     began = system.position
     kept, shown = KeptSnapshots(snapshots, system.position), time.monotonic()
     for recorded in journal.folded(system.position, head):
@@ -69,7 +69,9 @@ class KeptSnapshots:
             self._position = system.position
 
 
-def _nearest(snapshots: SnapshotStore | None, position: int) -> System:
+def nearest(snapshots: SnapshotStore | None, position: int) -> System:
+    """Return the system of the newest snapshot that counts, at `position` or before; an empty one without any. Raises
+    Refusal."""
     if snapshots is not None:
         for at, snapshot in snapshots.newest(position):
             try:

@@ -15,7 +15,10 @@ import pytest
 from real_omac import Done, Omac
 from valued_skill import alone, valued, with_vault
 
+from omac.domain.kernel.event import Recorded
+from omac.domain.kernel.ids import StreamId
 from omac.domain.skills.registration import ApprovalRevoked, Approved
+from omac.journal.reader import ReadJournal
 
 
 @pytest.fixture
@@ -57,6 +60,25 @@ def test_a_subfolder_of_a_project(omac: Omac) -> None:
     assert omac.ok("approve", "echo", cwd=below).startswith(f"approved: echo in {project}/.agents/skills/echo\n")
     assert omac.run("approve", "echo", "--workdir", ".", cwd=below).status == 4
     assert omac.ok("revoke", "echo", cwd=below).startswith("no longer approved: echo in ")
+
+
+def test_the_skills_of_other_projects_take_no_time(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host has known thousands of worktrees: the history of a registration is read where its times are shown."""
+    projects = [omac.project(name, "echo") for name in ("one", "two", "three")]
+    for project in projects:
+        omac.ok("approve", "echo", cwd=project)
+    read, history = [], ReadJournal.history
+
+    def noted(journal: ReadJournal, stream: StreamId) -> list[Recorded]:
+        read.append(stream)
+        return history(journal, stream)
+
+    monkeypatch.setattr(ReadJournal, "history", noted)
+    (row,) = rows(omac, cwd=projects[0])
+    assert row["registered_at"] is not None
+    assert len(read) == 1
+    assert [approval["since"] is None for approval in approved(omac)] == [False] * 3
+    assert len(read) == 4
 
 
 def test_two_skills_of_one_name(omac: Omac) -> None:

@@ -557,6 +557,26 @@ def test_omac_was_replaced_by_another_version(omac: Omac, monkeypatch: pytest.Mo
     assert len(omac.events(RunStopped)) == 1
 
 
+def test_a_server_removes_copies_that_nobody_approves(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of weeks removes what approvals of changed code leave, and keeps the copy that is approved and runs."""
+    project = omac.project("shop")
+    omac.approve(project)
+    hurried = (
+        "import omac.adapters.skills.frozen as frozen, omac.tools.compose.approved_copies as copies\n"
+        "frozen.PRUNED_AFTER_NS, copies.PRUNE_S = -10**9, 0.2\n"
+        "from omac.tools.entry import main; main()"
+    )
+    monkeypatch.setattr("real_omac.COMMAND", (sys.executable, "-c", hurried))
+    server = omac.serve()
+    first = _copies(omac)
+    assert len(first) == 1
+    code = project / ".agents/skills/echo/sidecar.py"
+    code.write_text(f"{code.read_text()}# a change\n")
+    omac.approve(project)
+    eventually(lambda: len(_copies(omac)) == 1 and _copies(omac) != first, 10, "the first copy is removed")
+    assert server.skill(project)["state"] == "ready"
+
+
 @pytest.mark.full
 def test_a_stop_does_not_wait_for_an_activation(omac: Omac) -> None:
     """SIGTERM during an activation ends omac at once, and does not wait for the slow sidecar's own timeout."""
@@ -699,3 +719,8 @@ def test_what_a_person_sees_by_the_private_socket(omac: Omac) -> None:
     assert {row["dir"] for row in narrow["registry"]} == {str(project)}
     assert [entry["dir"] for entry in narrow["directories"]] == [str(project)]
     assert [entry["log"] for entry in narrow["sidecars"]] == [None]
+
+
+def _copies(omac: Omac) -> set[str]:
+    """Return the digests of the copies of skills in the state directory."""
+    return {path.name for path in (omac.state / "frozen").glob("[0-9a-f]*") if path.is_dir()}

@@ -1,6 +1,7 @@
 """omac list and omac approvals: the skills that are there, and the code that is approved on this host."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,7 +12,7 @@ from omac.domain.skills.repository import is_repository
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, SkillSearch, every
 from omac.tools.cli.skill_notes import note_unknown_keys
-from omac.tools.compose.registered_skills import RegisteredSkill, Registry, Standing, prune_commands
+from omac.tools.compose.registered_skills import RegisteredSkill, Registry, Standing, Times, prune_commands
 from omac.tools.compose.scope_options import Where, at_once, search_of
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current, print_json
@@ -76,9 +77,10 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
     search = search_of(where, folders)
     registry = Registry.read(environment, journal)
     candidates = at_once(every(folders, search, guidance=whole))
-    rows = [_row(candidate, registry, folders) for candidate in candidates]
+    listed = [_listed(candidate, registry, folders) for candidate in candidates]
     if whole:
-        rows += _elsewhere(registry, search.workdir, folders)
+        listed += _elsewhere(registry, search.workdir, folders)
+    rows = _dated(listed, registry)
     own = {(row.name, row.dir) for row in rows if row.dir == search.workdir}
     rows = [
         msgspec.structs.replace(row, hidden=not row.dir and (row.name, search.workdir) in own)
@@ -109,7 +111,8 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
     registry = Registry.read(environment, journal)
     approved = [registered for registered in registry.known if registered.state.approved is not None]
     now = at_once(_codes([registered.state for registered in approved], DiskSkillFolders(environment))) if check else {}
-    rows = [_approval(registered, registry, now) for registered in approved]
+    dated = zip(approved, registry.times(approved), strict=True)
+    rows = [_approval(registered, times, registry, now) for registered, times in dated]
     rows.sort(key=lambda row: (row.scope, row.skill, row.harness))
     if as_json:
         for row in rows:
@@ -149,11 +152,29 @@ def _report_obstacle(registered: RegisteredSkill, registry: Registry) -> None:
             report_fix([f"omac approve {quoted(skill)} {where} --hash {approved.digest}"])
 
 
-def _row(candidate: Candidate, registry: Registry, folders: SkillFolders) -> SkillRow:
+class _Listed(NamedTuple):
+    """A row, which has no time yet, and its registration; None without one."""
+
+    row: SkillRow
+    known: RegisteredSkill | None
+
+
+def _dated(listed: Sequence[_Listed], registry: Registry) -> list[SkillRow]:
+    """Return the rows with the times of their registrations, which are read together. Raises Refusal."""
+    known = [entry.known for entry in listed if entry.known is not None]
+    streams = [registered.stream for registered in known]
+    times = dict(zip(streams, registry.times(known), strict=True))
+    rows = []
+    for row, registered in listed:
+        at = times[registered.stream].registered if registered else 0
+        rows.append(msgspec.structs.replace(row, registered_at=rfc3339(at)) if at else row)
+    return rows
+
+
+def _listed(candidate: Candidate, registry: Registry, folders: SkillFolders) -> _Listed:
     skill, skill_scope = candidate.skill, candidate.place
     sidecar = skill.sidecar
     standing = registry.standing(candidate, folders)
-    known = standing.known
     state, detail = _state(candidate, standing)
     declared = tuple(secret.name for secret in sidecar.secrets) if sidecar else ()
     stored = standing.given.secrets
@@ -161,12 +182,13 @@ def _row(candidate: Candidate, registry: Registry, folders: SkillFolders) -> Ski
     from_host = tuple(
         secret.name for secret in absent if sidecar and sidecar.host_variable(secret, current().environment)
     )
-    return SkillRow(
+    row = SkillRow(
         skill.name, skill.scope, skill_scope.workdir, skill.base, sidecar.mount if sidecar else "", skill.source,
         skill.bundle_hash, state, declared, tuple(name for name in declared if name in stored),
-        rfc3339(known.at) if known and known.at else None, detail=detail, secrets_from_host=from_host,
+        None, detail=detail, secrets_from_host=from_host,
         repository=standing.repository.common if standing.repository else "",
     )  # fmt: skip
+    return _Listed(row, standing.known)
 
 
 def _state(candidate: Candidate, standing: Standing) -> tuple[str, str]:
@@ -194,7 +216,7 @@ def _state(candidate: Candidate, standing: Standing) -> tuple[str, str]:
     return "changed", f"{how}; compare: omac diff {skill.name} {candidate.place.where}"
 
 
-def _elsewhere(registry: Registry, workdir: str, folders: SkillFolders) -> list[SkillRow]:
+def _elsewhere(registry: Registry, workdir: str, folders: SkillFolders) -> list[_Listed]:
     """The registered skills of other directories, as they are now; without those whose folder is gone."""
     rows = []
     by_dir: dict[str, list[RegisteredSkill]] = {}
@@ -208,7 +230,7 @@ def _elsewhere(registry: Registry, workdir: str, folders: SkillFolders) -> list[
         candidates = {(candidate.skill.base, candidate.skill.name): candidate for candidate in elsewhere}
         for known in there:
             candidate = candidates.get((known.status.harness, known.status.skill))
-            rows.append(_row(candidate, registry, folders) if candidate else _lost(known))
+            rows.append(_listed(candidate, registry, folders) if candidate else _Listed(_lost(known), known))
     return rows
 
 
@@ -216,14 +238,13 @@ def _lost(known: RegisteredSkill) -> SkillRow:
     """Return the row of a registered skill whose folder exists, but no longer holds such a skill."""
     status = known.status
     scope = "global" if status.scope == GLOBAL else "workdir"
-    at = rfc3339(known.at) if known.at else None
     return SkillRow(
         status.skill, scope, status.dir, status.harness, "", status.source, status.bundle_hash, "broken", (),
-        status.secrets, at, detail="its folder holds no such skill any more",
+        status.secrets, None, detail="its folder holds no such skill any more",
     )  # fmt: skip
 
 
-def _approval(registered: RegisteredSkill, registry: Registry, now: Mapping[str, str]) -> ApprovalRow:
+def _approval(registered: RegisteredSkill, times: Times, registry: Registry, now: Mapping[str, str]) -> ApprovalRow:
     approved = registered.state.approved
     assert approved is not None
     code = None
@@ -235,7 +256,7 @@ def _approval(registered: RegisteredSkill, registry: Registry, now: Mapping[str,
     directory = "" if repository else registered.status.dir
     return ApprovalRow(
         scope, registered.status.skill, registered.status.harness, approved.bundle_hash, approved.digest,
-        approved.source, rfc3339(registered.approved_at) if registered.approved_at else None, code, repository,
+        approved.source, rfc3339(times.approved) if times.approved else None, code, repository,
         directory,
     )  # fmt: skip
 

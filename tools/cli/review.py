@@ -34,10 +34,11 @@ LINES_SHOWN = 5_000  # of a whole difference
 
 
 class Review(NamedTuple):
-    """A skill as it is now, and what lets it run."""
+    """A skill as it is now, and what lets it run, by the `registry`."""
 
     candidate: Candidate
     standing: Standing
+    registry: Registry
 
     @property
     def skill(self) -> FoundSkill:
@@ -55,8 +56,9 @@ class Review(NamedTuple):
     @property
     def approved_at(self) -> int:
         """The time of its last approval, in ns, UTC; 0 for never."""
-        known = (self.standing.known, self.standing.shared)
-        return next((entry.approved_at for entry in known if entry and entry.state.approved == self.approved), 0)
+        entries = (self.standing.known, self.standing.shared)
+        known = [entry for entry in entries if entry and entry.state.approved == self.approved]
+        return next((times.approved for times in self.registry.times(known[:1])), 0)
 
     @property
     def state(self) -> str:
@@ -99,7 +101,7 @@ def review(skill: str, where: Where, journal: str | None, environment: Mapping[s
 
 def review_of(candidate: Candidate, registry: Registry, folders: SkillFolders) -> Review:
     """Return what is known of a skill that was found."""
-    return Review(candidate, registry.standing(candidate, folders))
+    return Review(candidate, registry.standing(candidate, folders), registry)
 
 
 def frozen(reviewed: Review, journal: str | None, environment: Mapping[str, str]) -> tuple[Code, FrozenFiles]:

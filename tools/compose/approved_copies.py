@@ -5,6 +5,8 @@ import os
 from collections.abc import Mapping
 from contextlib import closing
 
+import trio
+
 from omac.adapters.skills.contents import FileEntry as FileEntry
 from omac.adapters.skills.contents import FrozenFiles as FrozenFiles
 from omac.adapters.skills.contents import LiveFiles as LiveFiles
@@ -16,6 +18,8 @@ from omac.services.kernel.engine import Engine
 from omac.services.ports import CopyDamaged
 from omac.tools.compose.journals import read_if_any
 from omac.tools.compose.state import StateDir
+
+PRUNE_S = 3_600.0  # as old as a copy is when it may be removed
 
 _log = logging.getLogger("omac.serve")
 
@@ -45,3 +49,11 @@ async def prune_copies(engine: Engine, frozen: DiskFrozenSkills) -> None:
         await frozen.prune(kept)
     except OSError as problem:
         _log.warning("copies of skills that are no longer approved cannot be removed: %s", problem)
+
+
+async def keep_pruned(engine: Engine, frozen: DiskFrozenSkills) -> None:
+    """Remove such copies now and then, until cancelled. A server runs for weeks, and each approval of changed code
+    leaves one."""
+    while True:
+        await trio.sleep(PRUNE_S)
+        await prune_copies(engine, frozen)

@@ -1,8 +1,8 @@
 """The skills that this host knows by the journal, for commands that list them and forget them."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -33,20 +33,27 @@ from omac.tools.compose.scope_options import Where, harness_of, scopes_of
 from omac.tools.compose.state import StateDir, host_id, living_roots
 from omac.tools.compose.tool_caches import cache_folders
 
+History = Callable[[StreamId], Iterable[Recorded]]
+
 
 class RegisteredSkill(msgspec.Struct, frozen=True):
-    """A registration: `at` is when its code was registered last, `approved_at` when it was approved last (ns, UTC)."""
+    """A registration."""
 
     stream: StreamId
     status: RegistrationStatus
     state: Registration
-    at: int = 0
-    approved_at: int = 0
 
     @property
     def gone(self) -> bool:
         """Return whether its source folder is no longer there."""
         return not os.path.isdir(self.status.source)
+
+
+class Times(NamedTuple):
+    """The times (ns, UTC) when the code of a registration was registered last, and approved last; 0 for never."""
+
+    registered: int = 0
+    approved: int = 0
 
 
 def prune_commands(known: Iterable[RegisteredSkill]) -> list[str]:
@@ -90,22 +97,23 @@ class Registry:
         self,
         host: HostId,
         system: System,
-        history: Callable[[StreamId], Iterable[Recorded]],
+        histories: Callable[[], AbstractContextManager[History]],
         copies: str = "",
         path: str = os.defpath,
         roots: Sequence[str] = (),
         caches: Sequence[str] = (),
     ) -> None:
-        """Read the registrations from the system of a journal; `history` returns the records of one of its streams,
-        `copies` is the folder of its approved copies, `path` the PATH that leads to interpreters, `roots` are folders
-        in which agents of living runs may write, `caches` those where any may."""
+        """Read the registrations from the system of a journal; `histories` opens what returns the records of one of
+        its streams, `copies` is the folder of its approved copies, `path` the PATH that leads to interpreters, `roots`
+        are folders in which agents of living runs may write, `caches` those where any may."""
         self._host = host
+        self._histories = histories
         self._copies = copies
         self._path = path
         self._roots = tuple(roots)
         self._caches = tuple(caches)
         self.system = system
-        self.known = tuple(self._of_host(history))
+        self.known = tuple(self._of_host())
 
     @classmethod
     def read(cls, environment: Mapping[str, str], journal_path: str | None) -> "Registry":
@@ -114,14 +122,21 @@ class Registry:
         path = state.journal_in_use(environment, journal_path)
         journal = read_if_any(state, path)
         if journal is None:
-            return cls(HostId(""), System(), lambda _: ())
+            return cls(HostId(""), System(), partial(_histories, state, path))
         with closing(journal):
             copies = state.frozen(path, journal.store.journal_id())
-            history, path = partial(_history, journal), environment.get("PATH", os.defpath)
+            histories, path = partial(_histories, state, path), environment.get("PATH", os.defpath)
             system = system_of(journal, state)
             host = host_id(state)
             roots = living_roots(state, host, lambda stream: system.runs[stream].state)
-            return cls(host, system, history, copies, path, roots, cache_folders(environment))
+            return cls(host, system, histories, copies, path, roots, cache_folders(environment))
+
+    def times(self, known: Sequence[RegisteredSkill]) -> list[Times]:
+        """Return the times of these registrations, in their order: they are read when somebody asks. Raises Refusal."""
+        if not known:
+            return []
+        with self._histories() as history:
+            return [_times(history(registered.stream)) for registered in known]
 
     def credential(self, scope: str, skill: str, base: str | None = None) -> Credential:
         """Return the values given to the skill in the base folder `base`; None: to any skill of that name."""
@@ -201,14 +216,25 @@ class Registry:
             )
         return matches[0] if matches else None
 
-    def _of_host(self, history: Callable[[StreamId], Iterable[Recorded]]) -> list[RegisteredSkill]:
+    def _of_host(self) -> list[RegisteredSkill]:
         skills = []
         for status in registry_of(self.system):
             stream = ids.registration_stream(self._host, status.scope, status.harness, status.skill)
             entry = self.system.registrations.entries.get(stream)
             if entry is not None and entry.position == status.since:
-                skills.append(RegisteredSkill(stream, status, entry.state, *_times(history(stream))))
+                skills.append(RegisteredSkill(stream, status, entry.state))
         return skills
+
+
+@contextmanager
+def _histories(state: StateDir, path: str) -> Iterator[History]:
+    """Open what returns the records of a stream of the journal at `path`."""
+    journal = read_if_any(state, path)
+    if journal is None:
+        yield lambda _: ()
+        return
+    with closing(journal):
+        yield partial(_history, journal)
 
 
 def _history(journal: ReadJournal, stream: StreamId) -> Iterable[Recorded]:
@@ -221,17 +247,16 @@ def _history(journal: ReadJournal, stream: StreamId) -> Iterable[Recorded]:
         return ()
 
 
-def _times(history: Iterable[Recorded]) -> tuple[int, int]:
-    """Return when the last registration was made, and when the last approval; 0 for never."""
-    at = approved_at = 0
+def _times(history: Iterable[Recorded]) -> Times:
+    times = Times()
     for recorded in history:
         match recorded.event:
             case Registered() | AutoRegistered():
-                at = recorded.at
+                times = times._replace(registered=recorded.at)
             case Approved():
-                approved_at = recorded.at
+                times = times._replace(approved=recorded.at)
             case Deregistered():
-                at = approved_at = 0
+                times = Times()
             case _:
                 pass
-    return at, approved_at
+    return times

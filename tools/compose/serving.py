@@ -58,7 +58,7 @@ from omac.services.kernel.witnessing import Witnessing
 from omac.services.sidecars.supervision import Supervision
 from omac.services.skills.registrar import Registrar
 from omac.tools.compose.agent_process import OF_THE_TERMINAL, Inner
-from omac.tools.compose.approved_copies import prune_copies
+from omac.tools.compose.approved_copies import keep_pruned, prune_copies
 from omac.tools.compose.command_context import changing_of
 from omac.tools.compose.endpoints import Ready, flat_variables, inherited, variables
 from omac.tools.compose.journals import inbox_of, snapshots_of, to_serve
@@ -215,6 +215,7 @@ class Server:
                 reactors.start_soon(self._refusals.run)
                 reactors.start_soon(self._checkpoints.run)
                 reactors.start_soon(self._witnessing.run)
+                reactors.start_soon(keep_pruned, self.engine, self._frozen)
                 activation.discover_shared()
                 status = await self._run_surfaces(sidecars, ready, activated)
                 reactors.cancel_scope.cancel()

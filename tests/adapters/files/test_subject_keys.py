@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from omac.adapters.files import subject_keys
 from omac.adapters.files.state import StateDir
 from omac.adapters.files.subject_keys import SubjectKeyFiles
 from omac.domain.kernel.ids import workdir_id
@@ -41,6 +42,15 @@ def test_a_directory_has_one(keys: SubjectKeyFiles, folder: Path) -> None:
     assert {name: os.stat(folder / name).st_mode & 0o777 for name in ("subjects", f"subjects/{SHOP}")} == {
         "subjects": 0o700, f"subjects/{SHOP}": 0o600,
     }  # fmt: skip
+
+
+def test_keys_of_many_directories(keys: SubjectKeyFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server meets any number of directories: it has a bounded number of keys in memory, and finds all of them."""
+    monkeypatch.setattr(subject_keys, "REMEMBERED_MAX", 3)
+    subjects = [workdir_id(f"/w/{number}") for number in range(10)]
+    minted = [keys.minted(subject) for subject in subjects]
+    assert [keys.current(subject) for subject in subjects] == minted
+    assert len(keys._held) <= 3
 
 
 def test_another_journal_has_others(folder: Path) -> None:

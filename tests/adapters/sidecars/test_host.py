@@ -324,6 +324,25 @@ async def test_the_log_is_private(spawn: Spawn, tmp_path: Path) -> None:
     assert (lines[0], lines[2:]) == ("before", ["one", "two"])
 
 
+async def test_logs_of_a_server_of_weeks(spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host keeps a number of logs, the last written ones, and those of the sidecars that live."""
+    monkeypatch.setattr(logfile, "LOGS_MAX", 5)
+    logs, sidecar_spec = tmp_path / "logs", spec(sys.executable, "server.py")
+    host = LinuxSidecarHost(str(logs), os.environ)
+    living = await host.spawn("living", sidecar_spec, sidecar_spec.source, {})
+    try:
+        os.utime(living.birth.log, (0, 0))
+        for number in range(8):
+            ended = await host.spawn(f"ended-{number}", sidecar_spec, sidecar_spec.source, {})
+            await ended.stop(0)
+            del ended
+            os.utime(logs / f"ended-{number}.log", (number, number))
+        await (await host.spawn("ended-4", sidecar_spec, sidecar_spec.source, {})).stop(0)
+        assert {path.name for path in logs.iterdir()} == {"living.log", *(f"ended-{n}.log" for n in (4, 5, 6, 7))}
+    finally:
+        await living.stop(0)
+
+
 async def test_a_large_log_is_rotated(spawn: Spawn, tmp_path: Path) -> None:
     """The host rotates a large log, and keeps an earlier one."""
     (tmp_path / "logs").mkdir()

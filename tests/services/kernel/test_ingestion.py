@@ -23,12 +23,13 @@ from tiers import examples
 
 from omac.domain.guard.denial import GuardDenied
 from omac.domain.kernel import ids
-from omac.domain.kernel.event import Cause, Recorded
+from omac.domain.kernel.event import Cause, Event, Recorded
 from omac.domain.kernel.ids import HostId, LaunchId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox import launch as sandbox
 from omac.domain.sandbox.launch import Denied, Launched, LaunchExited, LaunchRequested
 from omac.journal.application import Journal
+from omac.journal.codec import Codec
 from omac.journal.event_kinds import KIND_OF
 from omac.journal.inbox import Inbox
 from omac.journal.opening import open_journal
@@ -164,6 +165,27 @@ def test_a_launch_and_a_denial(path: Path, folder: Path, program: Program, take:
     assert [record.correlation for record in in_time(path)] == ["aa", "aa", "aa", None]
     assert os.listdir(folder) == []
     assert status_of(System().replay(all_records(path))).sandboxes == ()
+
+
+def test_the_journal_is_not_read_for_each_record(
+    path: Path, program: Program, take: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launch has digests, which look like tokens: which tokens live is read once, however much was recorded."""
+    read, decode = itertools.count(), Codec.decode
+
+    def counted(codec: Codec, *arguments: Any) -> Event:
+        next(read)
+        return decode(codec, *arguments)
+
+    request = REQUEST | {"argv": ["echo", "ab" * 32]}
+    for name in range(100):
+        program.put("sandbox.launch-requested", request, f"a{name:03}", 1)
+    assert take() == 100
+    monkeypatch.setattr(Codec, "decode", counted)
+    for name in range(100):
+        program.put("sandbox.launch-requested", request, f"b{name:03}", 1)
+    assert take() == 100
+    assert next(read) < 3 * 100
 
 
 def test_a_launch_that_was_refused(path: Path, program: Program, take: Callable[..., int]) -> None:
