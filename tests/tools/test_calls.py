@@ -242,9 +242,7 @@ def test_a_log_that_is_gone_is_named_with_its_time(omac: Omac) -> None:
 @pytest.mark.full
 def test_logs_of_starts_since(omac: Omac) -> None:
     """`omac logs --since` leaves out the output of a start that another one followed before that time."""
-    project = omac.approved("shop")
-    server = omac.serve()
-    server.activate(project)
+    server, project = omac.online("shop")
     omac.run("call", "echo", "/crash", cwd=project)
     eventually(lambda: omac.run("call", "echo", "/status", cwd=project).status == 0, 10.0, "the second start")
     assert omac.ok("logs", "echo", "--since", "1h", cwd=project).count("[omac] sidecar") == 2

@@ -52,9 +52,7 @@ def kill(omac: Omac, run: Serving) -> None:
 def test_a_killed_server_is_not_shown_as_running(omac: Omac) -> None:
     """The text reports a killed server as ended, and nothing as online. The JSON is the fold of the journal, as in a
     replay."""
-    project = omac.approved("shop")
-    server = omac.serve()
-    server.activate(project)
+    server, project = omac.online("shop")
     assert f"pid {server.process.pid}" in omac.ok("status")
     kill(omac, server)
     out = omac.ok("status")
@@ -182,9 +180,7 @@ def test_a_sandbox_of_another_pid_namespace(omac: Omac) -> None:
 @pytest.mark.full
 def test_a_directory_that_was_moved_while_online(omac: Omac) -> None:
     """A directory moved while online is reported as moved. Each command for it names the one that takes it offline."""
-    project = omac.approved("shop")
-    server = omac.serve()
-    server.activate(project)
+    server, project = omac.online("shop")
     run = started(omac, project, LOOP)
     assert run.line() == "up\n"
     project.rename(omac.root / "elsewhere")
