@@ -4,7 +4,7 @@ reader starts in a tenth of the time that SQLAlchemy and eventsourcing take to l
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from omac.journal.subject_ciphers import UNREADABLE, KeysOf
 
 PAGE = 1_000
 CAUSES_PAGE = 10_000
+NAMES_MAX = 10_000  # remembered: runs, launches and directories leave names for good, and a server reads for weeks
 
 State = TypeVar("State")
 
@@ -130,8 +131,8 @@ class Reader:
         counts: Counter[int] = Counter()
         for kind, number in self._rows(query, *ALL):
             counts[kind] += number
-        self._learn(counts.keys() - self._texts.keys())
-        named = [(self._texts[kind], number) for kind, number in counts.items() if kind in self._texts]
+        texts = self._texts_of(counts)
+        named = [(texts[kind], number) for kind, number in counts.items() if kind in texts]
         return iter(sorted(named, key=lambda pair: (-pair[1], pair[0])))
 
     def causes(self, after: int, until: int, earliest: int) -> list[tuple[int, int]]:
@@ -184,25 +185,32 @@ class Reader:
         return int(self._one(query, "its repairs cannot be read"))
 
     def _named(self, rows: Sequence[Any]) -> list[StoredRow]:
-        self._learn({row[index] for row in rows for index in _NAMED} - self._texts.keys())
-        return [self._row(values) for values in rows]
+        texts = self._texts_of({row[index] for row in rows for index in _NAMED})
+        return [self._row(values, texts) for values in rows]
 
-    def _row(self, values: Sequence[Any]) -> StoredRow:
+    def _row(self, values: Sequence[Any], texts: dict[int, str]) -> StoredRow:
         fields = list(values)
         for index in _NAMED:
             try:
-                fields[index] = self._texts[fields[index]]
+                fields[index] = texts[fields[index]]
             except KeyError:
                 raise damaged(self.path, f"something it refers to is missing ({fields[index]})") from None
         return StoredRow(*fields)
 
-    def _learn(self, ids: Set[int]) -> None:
-        wanted = list(ids)  # what is no number, in a damaged row, sorts with none
+    def _texts_of(self, ids: Iterable[int]) -> dict[int, str]:
+        """Return names by their ids, at least those of `ids` that there are: the dictionary that is remembered, which
+        another thread may replace."""
+        texts, ids = self._texts, list(ids)
+        wanted = [id_ for id_ in ids if id_ not in texts]  # what is no number, in a damaged row, sorts with none
+        if wanted and len(texts) >= NAMES_MAX:
+            texts, wanted = {}, ids
+            self._texts = texts
         for start in range(0, len(wanted), 500):
             part = wanted[start : start + 500]
             marks = ", ".join("?" * len(part))
             query = f"SELECT id, text FROM name WHERE id IN ({marks}) AND typeof(text) = 'text'"  # noqa: S608  # marks
-            self._texts.update(self._all(query, *part))
+            texts.update(self._all(query, *part))
+        return texts
 
     def _one(self, query: str, otherwise: str) -> Any:
         rows = self._all(query)

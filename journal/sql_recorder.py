@@ -20,7 +20,7 @@ from omac.journal.leaves import completed, content, current_tree, grow
 from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import Mark
 from omac.journal.merkle import leaf_hash
-from omac.journal.reader import COLUMNS, Reader
+from omac.journal.reader import COLUMNS, NAMES_MAX, Reader
 from omac.journal.row_insert import RowInsert
 from omac.journal.sealing import delete_sealed, list_pruned, list_segment
 from omac.journal.segment import Segment
@@ -79,22 +79,22 @@ class SqlRecorder(ApplicationRecorder):
         groups: Groups = kwargs["groups"]
         events = [event if isinstance(event, EncodedEvent) else _encoded(event) for event in stored_events]
         self._require_same_file()
-        new: dict[str, int] = {}
         try:
             connection = self._writer
             with connection.transaction():
                 streams, kinds = {event.originator_id for event in events}, {event.topic for event in events}
                 encrypted = any(event.sealed for event in events)
                 top = next_top(connection, kinds, self.path, self._is_living, encrypted=encrypted)
-                unheard = self._intern(connection, streams | kinds, groups, new)
-                ids = self._ids | new if new else self._ids
+                ids, unheard = self._intern(connection, streams | kinds, groups)
                 if conflicts := conflicts_of(connection, events, groups, ids, unheard):
                     raise Conflicts(conflicts)
                 raise_times(connection, top, groups)
                 self._insert(connection, top, events, groups, ids)
         except sqlite3.Error as error:
             raise refusal_of(error, self.path) from error
-        self._ids |= new
+        if len(self._ids) >= NAMES_MAX:
+            self._ids = {}
+        self._ids |= ids
         return range(top + 1, top + 1 + len(events))
 
     def _insert(
@@ -122,19 +122,21 @@ class SqlRecorder(ApplicationRecorder):
             grow(connection, tree, leaves)
         connection.execute("UPDATE head SET position = ?", (top + len(events),))
 
-    def _intern(self, connection: JournalConnection, names: set[str], groups: Groups, new: dict[str, int]) -> set[str]:
-        """Add to `new` the ids of `names`, and of those of the groups, that this process has not met; returns those
-        that nobody had."""
+    def _intern(
+        self, connection: JournalConnection, names: set[str], groups: Groups
+    ) -> tuple[dict[str, int], set[str]]:
+        """Return the ids of `names`, and of those of the groups; and which of them nobody had."""
         wanted = names | {meta.run for _, meta in groups} | {meta.actor for _, meta in groups}
-        missing = sorted(wanted - self._ids.keys())
+        ids = {text: self._ids[text] for text in wanted if text in self._ids}  # of all that it ever met, only these
+        missing = sorted(wanted - ids.keys())
         for start in range(0, len(missing), 500):
             part = missing[start : start + 500]
             marks = ", ".join("?" * len(part))
-            new.update(connection.execute(f"SELECT text, id FROM name WHERE text IN ({marks})", part))  # noqa: S608  # marks
-        unheard = {text for text in missing if text not in new}
+            ids.update(connection.execute(f"SELECT text, id FROM name WHERE text IN ({marks})", part))  # noqa: S608  # marks
+        unheard = {text for text in missing if text not in ids}
         for text in sorted(unheard):
-            (new[text],) = connection.execute("INSERT INTO name (text) VALUES (?) RETURNING id", (text,)).fetchone()
-        return unheard
+            (ids[text],) = connection.execute("INSERT INTO name (text) VALUES (?) RETURNING id", (text,)).fetchone()
+        return ids, unheard
 
     def changed_by_others(self) -> bool:
         """Return whether another connection committed since the last call; true at the first call.

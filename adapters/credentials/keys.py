@@ -13,6 +13,7 @@ from omac.adapters.credentials.private_file import read_private
 from omac.adapters.credentials.vault_format import KEY_BYTES, HiddenBytes, VaultKey
 from omac.adapters.files import atomic
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.unflushed import Unflushed
 from omac.journal.folders import write_command
 
 CREDENTIAL = "omac-key"
@@ -62,6 +63,8 @@ def make_key_file(path: str) -> VaultKey:
         message = f"{path} exists already; omac never overwrites a key"
         init_command = f"{FILE_VARIABLE}={quoted(path)} omac vault init  # under the key that it has"
         raise Refusal("vault-exists", message, fix=[init_command, f"ls -l {quoted(path)}"]) from None
+    except Unflushed as problem:
+        raise problem.refusal("vault-unusable", f"the key file {path}", os.path.dirname(path)) from None
     except OSError as error:
         fix = [write_command(error, os.path.dirname(path))]
         raise Refusal("vault-unusable", f"the key file {path} cannot be written: {error.strerror}", fix=fix) from None

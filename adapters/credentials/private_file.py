@@ -1,6 +1,5 @@
 """Files that nobody else may read: their owner and rights are checked before their content is used."""
 
-import contextlib
 import os
 import stat
 
@@ -42,14 +41,6 @@ def require_private_folder(path: str) -> None:
         raise Refusal("vault-unusable", message, fix=[list_command(path)])
     if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
         raise Refusal("vault-unusable", f"{path} is writable by other users", fix=[f"chmod 700 {quoted(path)}"])
-
-
-def sweep(folder: str, draft_prefix: str) -> None:
-    """Remove drafts that killed writers left behind."""
-    for name in os.listdir(folder):
-        if name.startswith(draft_prefix):
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(folder, name))
 
 
 def _require_regular(path: str, label: str, status: os.stat_result) -> None:

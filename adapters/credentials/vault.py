@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from omac.adapters.credentials import private_file
 from omac.adapters.credentials.keys import FILE_VARIABLE, KeyAtHand, key_of
@@ -39,11 +40,19 @@ from omac.adapters.files.descriptor import Descriptor
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.unflushed import Unflushed
 from omac.journal.folders import make_private, write_command
 
 NOTE_BYTES_MAX = 4_096  # a path
 LOCK_WAIT_S = 10.0
 LOCK_POLL_S = 0.003
+
+
+class NewKey(NamedTuple):
+    """The key of a vault whose passphrase was changed; `unflushed` where the disk did not confirm the change."""
+
+    key: VaultKey
+    unflushed: Refusal | None
 
 
 class Vault:
@@ -90,14 +99,12 @@ class Vault:
             raise Refusal("vault-key-wrong", f"this is not the passphrase of the vault {self.path}")
         return key
 
-    def change_passphrase(self, at_hand: KeyAtHand, passphrase: Hidden) -> VaultKey:
-        """Seal what it holds under another passphrase, in one step; returns the key it makes. Raises Refusal: nothing
-        was changed."""
+    def change_passphrase(self, at_hand: KeyAtHand, passphrase: Hidden) -> NewKey:
+        """Seal what it holds under another passphrase, in one step. Raises Refusal: nothing was changed."""
         if not passphrase.reveal():
             raise Refusal("value-refused", "an empty passphrase protects nothing")
         header, key = Header.of_passphrase(passphrase, COST)
-        self._change(at_hand, lambda _: None, (header, key))
-        return key
+        return NewKey(key, self._change(at_hand, lambda _: None, (header, key)))
 
     def check(self, at_hand: KeyAtHand) -> None:
         """Raise Refusal (vault-*) unless the vault is whole and this is its key."""
@@ -110,7 +117,7 @@ class Vault:
 
     def write(self, at_hand: KeyAtHand, service: str, values: Mapping[str, Hidden]) -> None:
         """Keep these values, in place of earlier ones: all of them or, when it is refused, none."""
-        self._change(at_hand, lambda contents: contents.setdefault(service, {}).update(values))
+        self._change_surely(at_hand, lambda contents: contents.setdefault(service, {}).update(values))
 
     def remove(self, at_hand: KeyAtHand, service: str, names: Sequence[str]) -> None:
         """Forget these values; what is not there is no error."""
@@ -120,7 +127,7 @@ class Vault:
             if kept:
                 contents[service] = kept
 
-        self._change(at_hand, drop)
+        self._change_surely(at_hand, drop)
 
     def note_key_file(self, path: str) -> None:
         """Note beside the vault where its key file is, which no sandbox shows from then on, whether a variable names it
@@ -151,7 +158,7 @@ class Vault:
             private_file.require_private_folder(os.path.dirname(self.path))
             with self._turn():
                 self._refuse_existing()
-                private_file.sweep(os.path.dirname(self.path), self._draft_prefix)
+                self._sweep()
                 atomic.publish(self.path, seal({}, header, key), prefix=self._draft_prefix)
 
     def _refuse_existing(self) -> None:
@@ -166,21 +173,38 @@ class Vault:
             self.note_key_file(at_hand.file)
         return contents
 
+    def _change_surely(self, at_hand: KeyAtHand, change: Callable[[Contents], None]) -> None:
+        if unflushed := self._change(at_hand, change):
+            raise unflushed
+
     def _change(
         self, at_hand: KeyAtHand, change: Callable[[Contents], None], under: tuple[Header, VaultKey] | None = None
-    ) -> None:
+    ) -> Refusal | None:
+        """Replace the file; return the refusal of a change that is made, but that the disk did not confirm."""
+        unflushed = None
         with self._words(at_hand.origin):
             self._file()  # so that the lock of a vault that is not there is not made
             with self._turn():
-                private_file.sweep(os.path.dirname(self.path), self._draft_prefix)
+                self._sweep()
                 before = self._file()
                 contents = unseal(before, at_hand.key)
                 change(contents)
                 header, key = under or (open_header(before), at_hand.key)
                 changed = seal(contents, header, key)
-                atomic.replace(self.path, changed, prefix=self._draft_prefix)
+                try:
+                    atomic.replace(self.path, changed, prefix=self._draft_prefix)
+                except Unflushed as problem:
+                    unflushed = self._unflushed(problem)
         if at_hand.file and under is None:
             self.note_key_file(at_hand.file)
+        return unflushed
+
+    def _sweep(self) -> None:
+        with Descriptor(atomic.open_folder(os.path.dirname(self.path))) as folder:
+            atomic.sweep(folder, self._draft_prefix)
+
+    def _unflushed(self, problem: Unflushed) -> Refusal:
+        return problem.refusal("vault-unusable", f"the vault {self.path}", os.path.dirname(self.path))
 
     def _file(self) -> bytes:
         try:
@@ -227,6 +251,8 @@ class Vault:
             raise Refusal("vault-unusable", f"a newer omac wrote the vault {self.path}: {error}") from None
         except Unsealable as error:
             raise Refusal("value-refused", f"the vault {self.path} is unchanged: {error}") from None
+        except Unflushed as problem:
+            raise self._unflushed(problem) from None
         except OSError as error:
             message = (
                 f"the vault {self.path} cannot be used: {error.strerror}; a change is in it as a whole, or not at all"

@@ -12,13 +12,21 @@ import errno
 import os
 
 from omac.adapters.files.descriptor import Descriptor
+from omac.domain.kernel.unflushed import Unflushed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+DRAFT_DIGITS = 12  # behind its prefix
+
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def open_folder(path: str) -> int:
+    """Open a folder. Raises OSError."""
+    return os.open(path, _FOLDER)
 
 
 def write_all(descriptor: int, content: bytes | memoryview) -> None:
@@ -58,9 +66,9 @@ def _unnamed(folder: int, name: str, mode: int) -> tuple[int, bool]:
 
 def publish(path: str, content: bytes, *, prefix: str = ".") -> None:
     """Create a file, whole or not at all, and flush it. Where its draft needs a name, that begins with `prefix`. Raises
-    FileExistsError, OSError."""
+    FileExistsError, Unflushed, OSError."""
     name, draft = os.path.basename(path), _draft_name(prefix)
-    with Descriptor(os.open(os.path.dirname(path), _FOLDER)) as folder:
+    with Descriptor(open_folder(os.path.dirname(path))) as folder:
         descriptor, has_name = _written(folder, draft, content, 0o600)
         try:
             if has_name:
@@ -71,12 +79,12 @@ def publish(path: str, content: bytes, *, prefix: str = ".") -> None:
             os.close(descriptor)
             if has_name:
                 _remove(folder, draft)
-        os.fsync(folder)
+        flush(folder)
 
 
 def replace(path: str, content: bytes, *, prefix: str = ".") -> None:
-    """Put a file in the place of another, or of none, and flush it. Raises OSError."""
-    with Descriptor(os.open(os.path.dirname(path), _FOLDER)) as folder:
+    """Put a file in the place of another, or of none, and flush it. Raises Unflushed, OSError."""
+    with Descriptor(open_folder(os.path.dirname(path))) as folder:
         replace_in(folder, os.path.basename(path), content, prefix=prefix)
 
 
@@ -90,7 +98,7 @@ def replace_in(
     confirm: Callable[[], None] | None = None,
 ) -> None:
     """Put a file in the place of another in an open folder. `confirm` runs just before that step, and may raise to
-    prevent it. Raises OSError."""
+    prevent it. Raises Unflushed, OSError."""
     draft = _draft(folder, content, mode, prefix)
     try:
         if confirm:
@@ -99,12 +107,31 @@ def replace_in(
     except BaseException:
         _remove(folder, draft)
         raise
-    os.fsync(folder)
+    flush(folder)
+
+
+def flush(folder: int) -> None:
+    """Flush the entries of an open folder behind a change that is made. Raises Unflushed."""
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        raise Unflushed(error.errno, error.strerror) from error
+
+
+def sweep(folder: int, prefix: str) -> None:
+    """Remove the drafts that killed writers left in an open folder; the caller keeps others from writing meanwhile."""
+    for name in os.listdir(folder):
+        draft = name.removeprefix(prefix)
+        if draft != name and len(draft) == DRAFT_DIGITS and set(draft) <= set("0123456789abcdef"):
+            try:
+                os.unlink(name, dir_fd=folder)
+            except OSError:
+                continue  # it does no harm there
 
 
 def sync_folder(path: str) -> None:
     """Flush the entries of a folder. Raises OSError."""
-    with Descriptor(os.open(path, _FOLDER)) as folder:
+    with Descriptor(open_folder(path)) as folder:
         os.fsync(folder)
 
 
@@ -124,7 +151,7 @@ def _draft(folder: int, content: bytes, mode: int, prefix: str) -> str:
 
 
 def _draft_name(prefix: str) -> str:
-    return f"{prefix}{os.urandom(6).hex()}"
+    return f"{prefix}{os.urandom(DRAFT_DIGITS // 2).hex()}"
 
 
 def _written(folder: int, draft: str, content: bytes, mode: int) -> tuple[int, bool]:

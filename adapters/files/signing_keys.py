@@ -67,19 +67,24 @@ class SigningKeys:
 
     def keep(self, key: KeptKey) -> None:
         """Let this key sign, or this be where it is kept."""
-        with self._usable():
-            atomic.replace(self.path, key.text().encode("ascii"), prefix=f"{os.path.basename(self.path)}.draft.")
+        self._write(self.path, key)
 
     def keep_waiting(self, key: KeptKey) -> None:
         """Keep the key that is to sign next."""
-        with self._usable():
-            atomic.replace(self._next, key.text().encode("ascii"), prefix=f"{os.path.basename(self.path)}.draft.")
+        self._write(self._next, key)
 
     def adopt_waiting(self) -> None:
         """Have the key that waits sign from now on. The one before is deleted, unless another store has it."""
         with self._usable():
             os.replace(self._next, self.path)
             atomic.sync_folder(os.path.dirname(self.path))
+
+    def _write(self, path: str, key: KeptKey) -> None:
+        """Put a key into a file; a killed writer's draft goes, which may hold a key that has moved to a store since."""
+        prefix = f"{os.path.basename(self.path)}.draft."
+        with self._usable(), Descriptor(atomic.open_folder(os.path.dirname(path))) as folder:
+            atomic.sweep(folder, prefix)
+            atomic.replace_in(folder, os.path.basename(path), key.text().encode("ascii"), prefix=prefix)
 
     def _read(self, path: str) -> KeptKey | None:
         with self._usable():

@@ -90,6 +90,9 @@ class DotJudge:
             if path in self._baseline.straight and not is_straight and named and os.path.exists(named):
                 self._disable(parent, entry, path, f"leads past a link to {named}, and did not before", is_known=True)
             return
+        self._new_pointer(parent, entry, path, named, is_straight=is_straight)
+
+    def _new_pointer(self, parent: int, entry: Entry, path: str, named: str, *, is_straight: bool) -> None:
         if not named:
             self._disable(parent, entry, path, "is new, and names no git folder in a way that git writes")
             return
@@ -102,7 +105,7 @@ class DotJudge:
             self._disable(parent, entry, path, f"is new, and leads out of the project: {target}")
         elif not (self._may_become_gits(target) if self._inspection.while_running else self._is_gits(target)):
             self._disable(parent, entry, path, f"is new, and leads to {target}, where git keeps no repository")
-        else:
+        elif (target, os.path.dirname(path)) not in self._inspection.announced:
             self._inspection.report(path, f"is new, and leads to {target}")
 
     def _is_own(self, git: str, worktree: str) -> bool:

@@ -25,6 +25,19 @@ class ForgedObject(Exception):
     """An object that is not what its name says, or of which that cannot be established in time."""
 
 
+def name_of(kind: bytes, content: bytes, *, like: str) -> str:
+    """Return the name that git gives an object of this content, by the hash function of another name."""
+    digest = _digest(like, kind, len(content))
+    digest.update(content)
+    return digest.hexdigest()
+
+
+def _digest(name: str, kind: bytes, size: int) -> hashlib._Hash:
+    digest = hashlib.sha1(usedforsecurity=False) if len(name) == 40 else hashlib.sha256()
+    digest.update(b"%b %d\0" % (kind, size))
+    return digest
+
+
 class GenuineObjects:
     """The objects of the repository whose git folder is `git`, read by the host's git while this is open, until the
     `deadline` of the monotonic clock."""
@@ -96,8 +109,7 @@ class GenuineObjects:
         is_held = kind != b"blob"
         if is_held and left > HELD_BYTES_MAX:
             raise ForgedObject
-        digest = hashlib.sha1(usedforsecurity=False) if len(oid) == 40 else hashlib.sha256()
-        digest.update(b"%b %d\0" % (kind, left))
+        digest = _digest(oid, kind, left)
         pieces: list[bytes] = []
         while left:
             if not self._received:

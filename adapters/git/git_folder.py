@@ -177,6 +177,7 @@ class GitFolder:
         is_new = not self._inspection.is_first and path not in self._baseline.nodes
         GitFolder(self._inspection, path, Folder(ADMIN, worktree, self._place.common)).inspect(folder)
         if is_new and worktree and is_there(folder, "gitdir"):  # else that was set aside, which says more
+            self._inspection.announced.add((path, worktree))
             self._inspection.report(path, f"a worktree was added while the program ran: {worktree}")
 
     def _module(self, folder: int, path: str) -> None:
@@ -185,9 +186,10 @@ class GitFolder:
             self._each_in(folder, path, self._module)
             return
         is_new = not self._inspection.is_first and path not in self._baseline.nodes
-        worktree = os.path.join(path, _worktree(folder) or ".")
-        GitFolder(self._inspection, path, Folder(WHOLE, os.path.realpath(worktree), path)).inspect(folder)
+        worktree = os.path.realpath(os.path.join(path, _worktree(folder) or "."))
+        GitFolder(self._inspection, path, Folder(WHOLE, worktree, path)).inspect(folder)
         if is_new:
+            self._inspection.announced.add((path, worktree))
             self._inspection.report(path, "is a new submodule")
 
     def _operation(self, path: str) -> None:

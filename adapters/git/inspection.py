@@ -218,6 +218,7 @@ class Inspection:
         self.gits: set[str] = set()  # their paths
         self.changed: set[str] = set()  # of those whose index has changed
         self.marked = 0  # the sum of digests of all folders that have some of what makes a folder git's own
+        self.announced: set[tuple[str, str]] = set()  # git folders that are new and reported, each with its worktree
         self.worktrees: dict[str, set[str]] = {}  # folders whose `.git` names a git folder, by that
         self.pinned: frozenset[str] = frozenset()  # what settings name
         self.relative: dict[str, tuple[str, ...]] = {}  # the same, relative to the main worktree, by its git folder

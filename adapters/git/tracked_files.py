@@ -7,6 +7,7 @@ import time
 from omac.adapters.git import pointers, refs
 from omac.adapters.git.inspection import Finding
 from omac.domain.git.grammar import is_oid
+from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.autorun_files import described as sentence
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 COMPARED_WITHIN_S = 5.0  # all objects of one repository
 INDEX_BYTES_MAX = 32 << 20
+COPY_BYTES_MAX = 4 << 20  # of a file that is compared with the one it may be a copy of
 _LENGTH_BITS = 0xFFF  # of an entry's flags, before its name (gitformat-index(5))
 _EXTENDED = 0x40  # of the first byte of its flags: two more follow
 _NAME_ENDS_WITHIN = 4_100  # bytes from the flags: no system call takes a longer path
@@ -75,22 +77,50 @@ def described(
     folders: Mapping[str, Folder],
     commits: Mapping[str, str],
     had: Container[str],
+    worktrees: Mapping[str, Iterable[str]],
 ) -> list[Finding]:
     """Return a finding for each (project, path in it, who obeys it), with the command that shows what is new. `had`:
-    the paths of files that were there at launch, which alone can be in the commit of that time."""
-    before: dict[str, _Commit] = {}
+    the paths of files that were there at launch, which alone can be in the commit of that time.
+
+    There is none for a new file in a linked worktree that is as it was in that commit. `worktrees` are folders by the
+    git folder that their `.git` names.
+    """
+    before = {project: _Commit(_git_of(project, folders), commits.get(project, "")) for project, _, _ in obeyed}
+    linked = _linked(before, folders, worktrees)
     try:
         findings = []
         for project, path, who in obeyed:
-            if project not in before:
-                before[project] = _Commit(_git_of(project, folders), commits.get(project, ""))
-            blob, is_forged = before[project].blob_of(path) if f"{project}/{path}" in had else ("", False)
+            file = f"{project}/{path}"
+            is_new = file not in had
+            if is_new and _is_copy(file, linked):
+                continue
+            blob, is_forged = ("", False) if is_new else before[project].blob_of(path)
             text = sentence(project, path, who, since=blob, is_forged=is_forged)
-            findings.append(Finding(f"{project}/{path}", text, group="" if blob or is_forged else who))
+            findings.append(Finding(file, text, group="" if blob or is_forged else who))
         return findings
     finally:
         for commit in before.values():
             commit.close()
+
+
+def _linked(
+    before: Mapping[str, _Commit], folders: Mapping[str, Folder], worktrees: Mapping[str, Iterable[str]]
+) -> dict[str, _Commit]:
+    """Return for each linked worktree that the launch did not know the commit of a project in the same repository."""
+    known = {folder.worktree for folder in folders.values()}
+    repositories = {folder.common: before[folder.worktree] for folder in folders.values() if folder.worktree in before}
+    return {
+        root: repositories[common]
+        for git, roots in worktrees.items()
+        if (common := git.rpartition("/worktrees/")[0]) in repositories
+        for root in roots
+        if root not in known
+    }
+
+
+def _is_copy(file: str, linked: Mapping[str, _Commit]) -> bool:
+    root = max((root for root in linked if below(file, root)), key=len, default="")
+    return root != "" and linked[root].has(file[len(root) + 1 :], file)
 
 
 class _Commit:
@@ -120,6 +150,19 @@ class _Commit:
         except (ForgedObject, OSError, ValueError):
             self.close()  # where it stopped reading is not where an answer begins
             return "", True
+
+    def has(self, path: str, file: str) -> bool:
+        """Return whether the commit has this content at a path: that of a file."""
+        blob, is_forged = self.blob_of(path)
+        if not blob or is_forged:
+            return False
+        from omac.adapters.git.genuine_objects import name_of
+
+        try:
+            content = pointers.read(file, COPY_BYTES_MAX)
+        except Refusal:
+            return False
+        return content is not None and name_of(b"blob", content, like=blob) == blob
 
     def close(self) -> None:
         """End git, where it was begun."""

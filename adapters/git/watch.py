@@ -12,6 +12,7 @@ Rules
 3. Each thing is opened from the project downwards without following a link, and moved relative to its folder.
 4. Packed refs of which the sandbox has a copy are kept in step (packed_refs.py).
 5. Git's folders are watched first, then the worktree's, parents first, up to a bound; nothing waits for it.
+6. A session lasts for weeks: of what was judged, only what was set aside is remembered, up to a bound.
 
 Source: inotify(7).
 """
@@ -26,7 +27,7 @@ from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git.dot_git import DotJudge, innermost, outermost
 from omac.adapters.git.entry import FoundEntry
 from omac.adapters.git.git_folder import GitFolder
-from omac.adapters.git.inspection import Budget, Exhausted, Finding, Inspection
+from omac.adapters.git.inspection import FINDINGS_MAX, Budget, Exhausted, Finding, Inspection
 from omac.adapters.git.open_folder import content_of
 from omac.adapters.git.packed_refs import PackedRefs
 from omac.adapters.git.pointers import BYTES_MAX
@@ -65,9 +66,13 @@ class GitWatch:
 
     def __init__(self, record: Record, quarantine: Quarantine) -> None:
         assert record.baseline is not None
+        self._record = record
         self._projects = record.projects
         self._folders = record.folders
-        self._inspection = Inspection(record, record.baseline, Budget(float("inf")), quarantine, while_running=True)
+        self._quarantine = quarantine
+        self._baseline = record.baseline
+        self._moved: list[Finding] = []
+        self._inspection = self._begun_inspection()
         self._packed = [PackedRefs(session) for session in record.sessions if not session.narrowed]
         self._watched: dict[int, str] = {}
         self._of_git: set[int] = set()  # those of folders in a git folder: there, every file is judged
@@ -103,7 +108,17 @@ class GitWatch:
             self._stop = -1
             if self._ended.acquire(timeout=ENDS_WITHIN_S):
                 os.close(self._stopped)
-        return [finding for finding in self._inspection.findings if finding.moved]
+        self._keep_moved()
+        return self._moved
+
+    def _begun_inspection(self) -> Inspection:
+        return Inspection(self._record, self._baseline, Budget(float("inf")), self._quarantine, while_running=True)
+
+    def _keep_moved(self) -> None:
+        """Remember what was set aside, and forget the rest of what was judged."""
+        moved = [finding for finding in self._inspection.findings if finding.moved]
+        self._inspection = self._begun_inspection()
+        self._moved += moved[: FINDINGS_MAX - len(self._moved)]
 
     def _begin(self) -> bool:
         init, self._add_watch = _CALLS.get(os.uname().machine, (0, 0))
@@ -133,6 +148,7 @@ class GitWatch:
                     if stopping.poll(GATHER_S * 1000 / SETTLES):
                         return  # the end judges all of it
                 self._judge_all()
+                self._keep_moved()
         finally:
             self._ended.release()
             os.close(self._inotify)  # the kernel takes 5 ms for it: the end has begun meanwhile
@@ -185,8 +201,10 @@ class GitWatch:
             if mask & _IN_Q_OVERFLOW:
                 for path in (*self._folders, *self._projects):
                     self._watch(path)
-            elif mask & _IN_IGNORED:
+            elif mask & _IN_IGNORED:  # it is gone, and makes room
                 self._files.pop(watch, None)
+                self._watched.pop(watch, None)
+                self._of_git.discard(watch)
             elif watch in self._files:
                 for key in self._files[watch]:
                     changed.setdefault(key, False)

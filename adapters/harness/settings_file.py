@@ -16,6 +16,7 @@ from omac.domain.harness.harness import Harness
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.state_paths import configuration
+from omac.domain.kernel.unflushed import Unflushed
 from omac.journal.folders import nearest_existing, write_command
 
 BYTES_MAX = 4 * 1024 * 1024
@@ -112,13 +113,14 @@ class OpenedFile:
         assert self._folder is not None
         self._confirm(self._folder)
         os.unlink(self.file.name, dir_fd=self._folder)
-        os.fsync(self._folder)
+        atomic.flush(self._folder)
         with suppress(OSError):  # it is not empty, or gone
             for folder in folders:
                 os.rmdir(folder)
 
     def _replace(self, folder: int, content: bytes) -> None:
         prefix = f".{self.file.name}."
+        atomic.sweep(folder, prefix)
         confirm = lambda: self._confirm(folder)  # noqa: E731
         atomic.replace_in(folder, self.file.name, content, prefix=prefix, mode=self._mode, confirm=confirm)
 
@@ -134,6 +136,8 @@ def opened(file: AgentFile) -> Iterator[OpenedFile]:
     try:
         with _locked(file) as folder:
             yield OpenedFile(file, folder)
+    except Unflushed as problem:
+        raise problem.refusal("state-unusable", file.path, file.folder) from None
     except OSError as error:
         message = f"{file.path} cannot be changed: {error.strerror or error}"
         raise Refusal("state-unusable", message, fix=[write_command(error, file.folder)]) from error

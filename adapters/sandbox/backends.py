@@ -70,18 +70,16 @@ class LandlockOnly:
 
     def start(self, policy: Policy, argv: Sequence[str], layouts: Iterable[GitPart]) -> HeldProgram:
         """Return the program, to be entered; `policy` is weakened where that was asked for. Raises Refusal."""
-        import tempfile
-
-        from omac.adapters.files import emptying
         from omac.adapters.sandbox.flattened import flattened, weakened
         from omac.adapters.sandbox.landlock_only import refusals
+        from omac.adapters.sandbox.temporary_folder import TemporaryFolder
         from omac.adapters.sandbox.without_namespaces import WithoutNamespaces
 
-        temporary = os.path.realpath(tempfile.mkdtemp(prefix="omac-"))
+        temporary = TemporaryFolder()
         try:
             if self._weaker_git:
                 policy.entries = weakened(policy.entries, [entry for layout in layouts for entry in layout.entries])
-            flat = flattened(policy, temporary)
+            flat = flattened(policy, temporary.path)
             if problems := refusals(flat):
                 fix = [*self._installed(), "omac sandbox doctor  # what bubblewrap needs on this machine"]
                 if any(entry.access == DENY and entry.content for entry in flat.entries):
@@ -101,7 +99,7 @@ class LandlockOnly:
                 )
             return WithoutNamespaces(flat, argv, temporary)
         except BaseException:
-            emptying.remove(temporary)
+            temporary.remove()
             raise
 
     def _installed(self) -> list[str]:

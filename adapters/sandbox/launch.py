@@ -35,6 +35,7 @@ else:
 
 BUILD_WITHIN_S = 20.0
 _LOOK_EVERY_S = 0.0002
+_STOPPED_EVERY_S = 0.25  # how often omac reads whether a program at a terminal has stopped
 _INFO_BYTES_MAX = 4096
 
 
@@ -120,7 +121,7 @@ class HeldProgram:
     def _wait(self) -> int:
         """Return the child's exit status; from then on no signal is passed on."""
         child, self._child = self._child, 0
-        status = wait_for(child, self._reap)
+        status = wait_for(child, self._reap, self.terminal, self._target)
         self.terminal.take_back()  # before anything is reported there
         self._forwarding.__exit__()
         self._is_forwarding = False
@@ -281,23 +282,26 @@ def _await_built(init: int, child: int, workdir: str) -> None:
     raise Failed(f"bubblewrap did not build the sandbox within {BUILD_WITHIN_S:g} s")
 
 
-def wait_for(child: int, reap: Callable[[int], None]) -> int:
+def wait_for(child: int, reap: Callable[[int], None], terminal: Terminal, target: Callable[[], int | None]) -> int:
     """The exit status of a child, 128+n for a signal; when it is stopped, omac stops as well, until both go on.
 
-    `reap` is called with it whenever another child may have ended.
+    `reap` is called with it whenever another child may have ended. At a terminal omac stops with the program, `target`,
+    too: where that stops itself alone, its parent, which is bubblewrap's, does not report it.
     """
     with awake() as signals:
         while True:
             pid, status = os.waitpid(child, os.WUNTRACED | os.WNOHANG)
-            if not pid:
+            program = terminal.foreground and not pid and target()
+            if program and stat_fields(program)[:1] == [b"T"]:
+                terminal.stop_with(program)
+            elif not pid:
                 reap(child)
-                signals.wait()
+                signals.wait(_STOPPED_EVERY_S if terminal.foreground else None)
             elif not os.WIFSTOPPED(status):
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
             else:
-                os.kill(os.getpid(), 19)  # SIGSTOP; the shell lets the whole group go on
-                os.kill(child, 18)  # SIGCONT
+                terminal.stop_with(child)
 
 
 def _opened(init: int) -> int:

@@ -56,6 +56,17 @@ class Terminal:
         finally:
             _signal.signal(_signal.SIGTTOU, before)
 
+    def stop_with(self, pid: int) -> None:
+        """Stop omac, since this process has stopped, until a shell lets the job go on; then both do. A process group
+        of the process' own, as a shell's, has the foreground again then."""
+        pass_foreground(self._descriptor, pid, to_it=False)  # whoever launched omac looks for it there
+        os.kill(os.getpid(), _signal.SIGSTOP)
+        pass_foreground(self._descriptor, pid, to_it=True)
+        try:
+            os.kill(pid, _signal.SIGCONT)
+        except ProcessLookupError:
+            pass  # it has been killed meanwhile
+
     def leave(self) -> None:
         """Leave the terminal to the shell, where the omac that led this process group was killed. The shell takes it
         at that moment, and would exit if this group, which ends, got it then. An omac that lives takes it itself."""
@@ -110,6 +121,20 @@ class Terminal:
             return self._descriptor >= 0 and os.tcgetpgrp(self._descriptor) == os.getpgrp()
         except OSError:
             return False
+
+
+def pass_foreground(terminal: int, pid: int, *, to_it: bool) -> None:
+    """Pass the foreground between omac's process group and another process', where the one has it."""
+    before = _signal.signal(_signal.SIGTTOU, _signal.SIG_IGN)
+    try:
+        theirs, own = os.getpgid(pid), os.getpgrp()
+        giver, taker = (own, theirs) if to_it else (theirs, own)
+        if giver != taker and os.tcgetpgrp(terminal) == giver:
+            os.tcsetpgrp(terminal, taker)
+    except OSError:
+        pass  # the process has ended, or there is no terminal
+    finally:
+        _signal.signal(_signal.SIGTTOU, before)
 
 
 class Interrupted(BaseException):
@@ -179,14 +204,14 @@ class awake:  # noqa: N801  # used as a statement: with awake() as signals:
         os.close(self._writer)
         os.close(self._reader)
 
-    def wait(self) -> None:
-        """Return when a signal has come since the last wait."""
+    def wait(self, within_s: float | None) -> None:
+        """Return when a signal has come since the last wait, or after this time."""
         import select
 
         waiting = select.poll()
         waiting.register(self._reader, select.POLLIN)
-        waiting.poll()
-        os.read(self._reader, 4096)
+        if waiting.poll(None if within_s is None else within_s * 1000):
+            os.read(self._reader, 4096)
 
 
 def _nothing(_number: int, _frame: object) -> None:

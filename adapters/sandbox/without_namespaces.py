@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from omac.adapters.sandbox.streams import Streams
+    from omac.adapters.sandbox.temporary_folder import TemporaryFolder
     from omac.domain.sandbox.confinement import Policy
 
 LEFT = "processes that it started go on, as too many start others too fast; what they change is not inspected"
@@ -26,7 +27,7 @@ class WithoutNamespaces(HeldProgram):
     What it started is found again as omac's own children (PR_SET_CHILD_SUBREAPER, prctl(2)), and ended with it.
     """
 
-    def __init__(self, policy: Policy, argv: Sequence[str], temporary: str) -> None:
+    def __init__(self, policy: Policy, argv: Sequence[str], temporary: TemporaryFolder) -> None:
         super().__init__(policy, argv)
         self._temporary = temporary
         self._are_left = False
@@ -61,10 +62,8 @@ class WithoutNamespaces(HeldProgram):
         return status
 
     def _close(self) -> None:
-        from omac.adapters.files import emptying
-
         if not self._are_left:
-            emptying.remove(self._temporary)
+            self._temporary.remove()
 
     def _reap(self, child: int) -> None:
         from omac.adapters.sandbox.orphans import reap_orphans

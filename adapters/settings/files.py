@@ -20,6 +20,7 @@ from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.kernel.unflushed import Unflushed
 from omac.domain.settings.settings import Setting, SettingsFile, project_settings, stated_word, user_settings
 from omac.journal.folders import make_private, write_command
 
@@ -28,6 +29,7 @@ PROJECT_FOLDER = ".omac"
 BYTES_MAX = 64 * 1024
 PROJECT_LINE_BYTES_MAX = 200  # the parser takes time quadratic in the parts of a dotted key, which is in one line
 
+_DRAFT = f".{FILE}."
 _STATED = re.compile(r"\s*(?:\[+(?P<table>[^\[\]]+)\]|(?P<key>[^=#\[\]]+)=)")
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -85,14 +87,17 @@ def changing_user(environment: Mapping[str, str], setting: Setting, value: str |
         target = os.path.realpath(path)  # people keep it as a link to where they keep such files
         make_private(os.path.dirname(target))
         with _locked(os.path.dirname(target)) as folder:
+            atomic.sweep(folder, _DRAFT)
             content, before = _user_document(path)
             after = _changed(setting, value, content, before, path)
             if after is None:
                 yield None
             else:
                 present = _stated(setting, before)
-                write = partial(atomic.replace_in, folder, os.path.basename(target), after.encode(), prefix=f".{FILE}.")
+                write = partial(atomic.replace_in, folder, os.path.basename(target), after.encode(), prefix=_DRAFT)
                 yield UserChange(path, present, write)
+    except Unflushed as problem:
+        raise problem.refusal("state-unusable", printable(path), os.path.dirname(os.path.realpath(path))) from None
     except OSError as error:
         message = f"the settings file {printable(path)} cannot be written: {error.strerror or error}"
         raise Refusal("state-unusable", message, fix=[write_command(error, os.path.dirname(path))]) from error

@@ -9,6 +9,7 @@ from omac.domain.harness.installation import BridgeChangeRequested, Installation
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.unflushed import Unflushed
 from omac.services.kernel.execution import Execution
 
 
@@ -24,7 +25,7 @@ class PlannedChange(Protocol):
         """The digest that the file has now."""
 
     def write(self) -> None:
-        """Replace the file by the changed text, whole or not at all. Raises OSError, Refusal."""
+        """Replace the file by the changed text, whole or not at all. Raises Unflushed, OSError, Refusal."""
 
 
 Planning = Callable[[InstallationState], AbstractContextManager[PlannedChange | None]]
@@ -43,6 +44,9 @@ async def change_installation(execution: Execution, file: str, planning: Plannin
         await execution.execute(aggregate, stream, request, PERSON)
         try:
             change.write()
+        except Unflushed:
+            await execution.execute(aggregate, stream, installation.ReportInstalled(), PERSON)
+            raise
         except (OSError, Refusal) as problem:
             await execution.execute(aggregate, stream, installation.ReportNotInstalled(str(problem)), PERSON)
             raise

@@ -7,6 +7,7 @@ from typing import Protocol
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.unflushed import Unflushed
 from omac.domain.settings import setting
 from omac.domain.settings.settings import Setting
 from omac.services.kernel.execution import Execution
@@ -19,7 +20,7 @@ class Change(Protocol):
     present: str | None  # the word that it says now
 
     def write(self) -> None:
-        """Replace the file by the changed text, whole or not at all. Raises OSError."""
+        """Replace the file by the changed text, whole or not at all. Raises Unflushed, OSError."""
 
 
 Changing = Callable[[Setting, str | None], AbstractContextManager[Change | None]]
@@ -37,6 +38,9 @@ async def change_setting(execution: Execution, changing: Changing, named: Settin
         await execution.execute(setting.AGGREGATE, stream, request, PERSON)
         try:
             change.write()
+        except Unflushed:
+            await execution.execute(setting.AGGREGATE, stream, setting.ReportChange(), PERSON)
+            raise
         except (OSError, Refusal) as problem:
             await execution.execute(setting.AGGREGATE, stream, setting.ReportFailure(str(problem)), PERSON)
             raise

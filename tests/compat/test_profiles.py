@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from real_omac import Omac
+
+from omac.adapters.files import atomic
 
 pytestmark = pytest.mark.full
 
@@ -102,6 +105,20 @@ def test_each_key_is_taken_over_or_named(omac: Omac) -> None:
     done = omac.run("start", "--profile", "work", "--workdir", str(project), "--", *command, extra={"JAVA_HOME": "/j"})
     assert (done.status, done.out) == (0, "/j\n"), done
     assert (models / "made").exists()
+
+
+def test_two_imports_at_once(omac: Omac) -> None:
+    """A profile that another import has just written stays, and this import goes on."""
+    new = profile(omac, "a.json", PROFILE).with_suffix(".toml")
+    profile(omac, "b.json", PROFILE)
+
+    def other(path: str, content: bytes) -> None:
+        new.write_text("# of the other\n")
+        atomic.create(path, content)
+
+    with mock.patch("omac.adapters.files.atomic.publish", other):
+        omac.ok("import", "--yes")
+    assert (new.read_text(), new.with_name("b.toml").exists()) == ("# of the other\n", True)
 
 
 @pytest.mark.parametrize(("mode", "line"), [("blocked", 'network = "none"'), ("open", 'network = "host"')])

@@ -397,3 +397,22 @@ def findings(ground: Ground, script: str) -> str:
     done = ground.agent(script)
     files = set((ground.world.state / "set-aside").glob("*/findings")) - before
     return done.err + "".join(path.read_text() for path in files)
+
+
+def test_a_new_worktree_brings_what_was_there(ground: Ground) -> None:
+    """Of a worktree that an agent adds, files that programs obey are reported only where they differ from those of the
+    project's commit at launch. Copies elsewhere are reported."""
+    ground.renew("plain")
+    files = {"package.json", "Makefile", ".gitmodules", "sub/.envrc"}
+    ground.person(f"mkdir sub; for f in {' '.join(files)}; do echo '#' > $f; done; git add -f .; git commit -qm x")
+    script = (
+        "git worktree add -q .claude/worktrees/w; cd .claude/worktrees/w; echo make >> sub/.envrc; touch sub/Makefile;"
+        " cp Makefile sub/package.json; git add -f .; git commit -qm more; git worktree add -q ../v;"
+        " cp -r ../v ../copy; rm ../copy/.git"
+    )
+    report = findings(ground, script)
+    reported = {line.split(": ")[1] for line in report.splitlines() if " obeys it: " in line}
+    changed = {"sub/.envrc", "sub/Makefile", "sub/package.json"}
+    expected = {"v": changed, "w": changed, "copy": changed | files}
+    folder = f"{ground.project}/.claude/worktrees"
+    assert reported == {f"{folder}/{name}/{path}" for name, paths in expected.items() for path in paths}, report

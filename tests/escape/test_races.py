@@ -159,6 +159,36 @@ def test_what_its_background_processes_leave_is_reaped(world: Box, backend: str)
         eventually(lambda: not _zombies_of(process.pid), 5, "what has ended is reaped")
 
 
+def test_the_next_launch_removes_the_temporary_folder_of_one_that_was_killed(world: Box) -> None:
+    """Landlock alone gives a program no /tmp: a launch removes what a killed one left there, not what a living one
+    has."""
+    above = world.top / "temporary"
+    above.mkdir()
+    os.chown(above, world.uid, world.uid)
+    mine = world.give(above / "omac-program-of-mine.txt")
+    line = world.omac("sandbox", "run", "--backend", "landlock", "--workdir", str(world.workdir), "--")
+    environment, user = world.environment | {"TMPDIR": str(above)}, world.uid or None
+    script = ("sh", "-c", 'echo x > "$TMPDIR/left"; echo up; read -r _')
+
+    def begun() -> "subprocess.Popen[bytes]":
+        process = subprocess.Popen(
+            [*line, *script],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, user=user, group=user,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        return process
+
+    with begun() as killed:
+        killed.kill()
+    assert len(list(above.glob("*/left"))) == 1
+    with begun() as first, begun() as second:
+        assert len(list(above.glob("*/left"))) == 2
+        first.communicate(b"\n")
+        second.communicate(b"\n")
+    assert list(above.iterdir()) == [mine]
+
+
 def test_a_daemon_ends_with_omac(world: Box) -> None:
     """A daemon also ends when omac is killed, which can then do nothing about it; with Landlock alone it may stay."""
     line = world.omac("sandbox", "run", "--workdir", str(world.workdir), "--")

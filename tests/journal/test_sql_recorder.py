@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,9 @@ from contract.journals import commits_of, python, sqlite_recorder
 from contract.recorder import RecorderContract, Store, assert_whole, everything, group, insert, log, versions
 
 from omac.domain.kernel.refusal import Refusal
+from omac.journal import reader, sql_recorder
 from omac.journal.judgement import Conflict
+from omac.journal.reader import NAMES_MAX
 from omac.journal.sql_recorder import SqlRecorder
 
 
@@ -53,6 +56,38 @@ def test_names_are_stored_once(recorder: SqlRecorder, path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as connection:
         names = [name for (name,) in connection.execute("SELECT text FROM name ORDER BY text")]
     assert names == ["a-stream", "person", "run-1", "thing.seen"]
+
+
+def test_an_append_costs_the_same_after_many_names(recorder: SqlRecorder) -> None:
+    """A server meets names of runs, launches and directories for weeks. They make no append and no read slower, and a
+    bounded number is remembered."""
+
+    def cpu_s() -> float:
+        began = time.thread_time()
+        insert(recorder, [group(log("a", b"x"))])
+        recorder.reader.select(recorder.head() - 1, 1)
+        return time.thread_time() - began
+
+    before = min(cpu_s() for _ in range(30))
+    for start in range(0, 2 * NAMES_MAX, 1_000):
+        insert(recorder, [group(log(f"stream-{number}", b"x")) for number in range(start, start + 1_000)])
+        recorder.reader.select(recorder.head() - 1_000, 1_000)
+    assert min(cpu_s() for _ in range(30)) < 2 * before
+    assert len(recorder._ids) < 2 * NAMES_MAX
+    assert len(recorder.reader._texts) < 2 * NAMES_MAX
+
+
+def test_names_that_were_forgotten(recorder: SqlRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records stay the same, however few names are remembered."""
+    monkeypatch.setattr(sql_recorder, "NAMES_MAX", 3)
+    monkeypatch.setattr(reader, "NAMES_MAX", 3)
+    for count in range(1, 5):
+        insert(recorder, [group(versions(name, count)) for name in ("a", "b", "c", "d", "e")])
+    rows = everything(recorder)
+    assert [(row.originator_id, row.originator_version) for row in rows] == [
+        (name, count) for count in range(1, 5) for name in ("a", "b", "c", "d", "e")
+    ]
+    assert recorder.reader.versions("c") == [row for row in rows if row.originator_id == "c"]
 
 
 def test_one_flush_for_many_callers(recorder: SqlRecorder) -> None:

@@ -100,8 +100,7 @@ def status(as_json: bool, environment: Mapping[str, str]) -> int:
 
 
 def passwd(environment: Mapping[str, str]) -> int:
-    """Change the passphrase of the vault; runs that hold its key get the new one. Raises Refusal: nothing was
-    changed."""
+    """Change the passphrase of the vault; runs that hold its key get the new one. Raises Refusal."""
     vault = vaults.secret_stores(environment).vault
     if not vault.has_passphrase():
         message = f"the vault {vault.path} opens with a key file, and has no passphrase"
@@ -110,7 +109,7 @@ def passwd(environment: Mapping[str, str]) -> int:
         message = "no terminal to type the passphrases on; nothing was changed"
         raise Refusal("misuse", message, fix=["omac vault passwd  # at a terminal"])
     before = vaults.KeyAtHand(_key_of_person(vault, _typed), "this passphrase")
-    key = vault.change_passphrase(before, _new_passphrase("nothing was changed", "omac vault passwd"))
+    key, unflushed = vault.change_passphrase(before, _new_passphrase("nothing was changed", "omac vault passwd"))
     print_folded(f"changed the passphrase of the vault {vault.path}")
     for run in living_sockets(environment):
         try:
@@ -118,6 +117,8 @@ def passwd(environment: Mapping[str, str]) -> int:
         except Refusal as refusal:
             report(f"the run at {os.path.dirname(run)} did not take the new key: {refusal.message}")
             report_fix(["omac unlock"])
+    if unflushed:
+        raise unflushed
     return 0
 
 

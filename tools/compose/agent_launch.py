@@ -42,7 +42,7 @@ from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
 from omac.domain.sandbox.request import SandboxRequest, request_of
 from omac.journal.folders import look_at, write_command
 from omac.services.sandbox.settled import settled
-from omac.tools.compose.agent_process import Inner
+from omac.tools.compose.agent_process import Inner, own_terminal
 from omac.tools.compose.endpoints import INSIDE, Ready
 from omac.tools.compose.own_program import OMAC, PACKAGE, begun
 from omac.tools.compose.project import project_of
@@ -106,14 +106,16 @@ class AgentLaunch(msgspec.Struct, frozen=True):
         (command-not-executable, state-unusable)."""
         settings = with_variables(self.settings, self._hook_variables(environment)) if self.settings else ""
         file = self._settings_file(ready, settings) if self.is_file else ""
+        terminal = own_terminal()
         if self.request is None or waiting is None:
-            return Inner(begun(_with_settings(self.argv, file or settings), environment, self.workdir))
+            return Inner(begun(_with_settings(self.argv, file or settings), environment, self.workdir), terminal)
         argv = _with_settings(self.argv, f"{INSIDE}/{SETTINGS_FILE}" if file else settings)
         own: dict[str, object] = {"run": ready.run, "env": list(handed_on), "command": argv, "agent_settings": file}
         if self.shown:
             own |= {"bridge_socket": ready.control_socket, "bridge_token": ready.control_token_file}
             own["facade_socket"] = ready.facade_socket
-        return Inner(await waiting.begin(self.request.over(request_of(own)), environment), sandboxed=True)
+        child = await waiting.begin(self.request.over(request_of(own)), environment)
+        return Inner(child, terminal, sandboxed=True)
 
     def remove_settings(self, ready: Ready) -> None:
         """Remove the file of settings, once the command has ended."""

@@ -17,7 +17,7 @@ import subprocess
 
 import trio
 
-from omac.adapters.sandbox.terminal import ORPHANED
+from omac.adapters.sandbox.terminal import ORPHANED, pass_foreground
 
 OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
@@ -25,11 +25,12 @@ OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 class Inner:
     """A command that has begun, to the end of `ended`. Make it in a Trio task."""
 
-    def __init__(self, child: subprocess.Popen[bytes], *, sandboxed: bool = False) -> None:
-        """`sandboxed`: the child is the omac that launches the command, and inspects what that left."""
+    def __init__(self, child: subprocess.Popen[bytes], terminal: int | None, *, sandboxed: bool = False) -> None:
+        """`terminal` is that of `own_terminal`, from before the child could take it. `sandboxed`: the child is the omac
+        that launches the command, and inspects what that left."""
         self._child = child
         self._watch = os.pidfd_open(child.pid)  # before a signal finds that it has ended, and frees its pid
-        self._terminal = _terminal()
+        self._terminal = terminal
         self._kills = (ORPHANED, signal.SIGKILL) if sandboxed else (signal.SIGKILL,)
         self._asked_to_end = 0
 
@@ -74,8 +75,12 @@ class Inner:
             stopped = os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return  # it has ended
-        if stopped is not None and _in_foreground(self._terminal):
+        if stopped is None or self._terminal is None:
+            return
+        pass_foreground(self._terminal, self._child.pid, to_it=False)  # a shell that suspends itself keeps it
+        if _in_foreground(self._terminal):
             os.kill(os.getpid(), signal.SIGSTOP)  # goes on when the shell continues the job
+            pass_foreground(self._terminal, self._child.pid, to_it=True)
             self._child.send_signal(signal.SIGCONT)
 
     def _take_terminal_back(self) -> None:
@@ -93,8 +98,8 @@ class Inner:
             self._terminal = None
 
 
-def _terminal() -> int | None:
-    """The controlling terminal, where omac is its foreground job; else None."""
+def own_terminal() -> int | None:
+    """Return the controlling terminal, where omac is its foreground job; else None."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 from omac.adapters.files import atomic
 from omac.adapters.legacy.go_files import copy_path, read_old, read_profiles
@@ -11,6 +11,7 @@ from omac.adapters.skills.reading import read_tree
 from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.unflushed import Unflushed
 from omac.domain.legacy.go_import import Old, Seen, loose_of
 from omac.domain.legacy.go_profile import ProfilePlan, plan_of
 from omac.journal.folders import write_command
@@ -40,7 +41,10 @@ def write_profile(plan: ProfilePlan, environment: Mapping[str, str]) -> None:
     path = _profile_path(plan.name, environment)
     try:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        atomic.publish(path, plan.text.encode())
+        with suppress(FileExistsError):  # another import was first
+            atomic.publish(path, plan.text.encode())
+    except Unflushed as problem:
+        raise problem.refusal("state-unusable", f"the profile {path}", os.path.dirname(path)) from None
     except OSError as error:
         fix = [write_command(error, os.path.dirname(path))]
         raise Refusal("state-unusable", f"the profile {path} cannot be written: {error.strerror}", fix=fix) from None

@@ -71,6 +71,7 @@ def test_a_worktree_made_inside_stays(workdir: Path, home: Path) -> None:
     assert inside.status == 0, inside.output
     assert inside.moved() == []
     assert "a worktree was added while the program ran" in _found(inside)["x"]
+    assert ".git" not in _found(inside), "it is reported once"
     assert host("git", "status", "--short", cwd=workdir / ".worktrees/x", home=home) == ""
     assert f"{workdir}/.worktrees/x/.git" in {
         entry.path for entry in lay_out(str(workdir), GitChoices(), str(home)).entries
@@ -84,6 +85,7 @@ def test_a_submodule_added_inside_stays(tmp_path: Path, workdir: Path, home: Pat
     inside = run_inside(workdir, script, home=home)
     assert inside.moved() == []
     assert "is a new submodule" in _found(inside)["sub"]
+    assert ".git" not in _found(inside), "it is reported once"
     host("git", "submodule", "init", cwd=workdir, home=home)
     assert "sub" in host("git", "submodule", "status", cwd=workdir, home=home)
 

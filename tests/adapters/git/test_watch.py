@@ -11,7 +11,8 @@ from adapters.git.boxed import host, noted
 from polling import eventually
 
 from adapters.git import layouts
-from omac.adapters.git.inspection import Finding
+from omac.adapters.git import inspection, watch
+from omac.adapters.git.inspection import Budget, Finding, Inspection
 from omac.adapters.git.layout import GitChoices, lay_out
 from omac.adapters.git.quarantine import Quarantine
 from omac.adapters.git.watch import GitWatch
@@ -34,6 +35,11 @@ class Scene:
     @property
     def is_watching(self) -> bool:
         return self._watch.is_watching
+
+    @property
+    def inspection(self) -> Inspection:
+        """The inspection that judges now."""
+        return self._watch._inspection
 
     def run(self, script: str) -> None:
         host("sh", "-c", script, cwd=self.workdir, home=self.home)
@@ -222,6 +228,40 @@ def test_a_storm(scene: Scene) -> None:
         scene.run("ln -s /etc .git/refs/heads/x")
         process.wait(60)
     eventually(lambda: not os.path.lexists(scene.workdir / ".git/refs/heads/x"), WITHIN_S, "the link is set aside")
+
+
+def test_folders_that_are_gone_make_room(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build makes and removes thousands of folders: those that are there now count."""
+    monkeypatch.setattr(watch, "WATCHES_MAX", 200)
+    scene.catch_up()
+    for _ in range(4):
+        scene.run("mkdir -p build/$(seq -s ' build/' 100)")
+        scene.catch_up()
+        scene.run("rm -r build")
+        scene.catch_up()
+    scene.run("mkdir late")
+    scene.catch_up()
+    scene.run("ln -s /etc late/.git")
+    eventually(lambda: _is_pointer(scene.workdir / "late/.git"), WITHIN_S, "the link is set aside")
+
+
+def test_a_session_of_weeks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any number of repositories come and go: what the watch has judged before bounds nothing, and nothing of it
+    stays."""
+    monkeypatch.setattr(watch, "Budget", lambda seconds: Budget(seconds, 300))
+    monkeypatch.setattr(inspection, "FINDINGS_MAX", 20)
+    scene = Scene(tmp_path, layouts.plain)
+    settings = [scene.workdir / f"n{i}/.git/config" for i in (1, 2, 3)]
+    scene.catch_up()
+    for _ in range(20):
+        scene.run("for i in 1 2 3; do git init -q n$i; git -C n$i config core.fsmonitor evil; done")
+        eventually(lambda: all(map(_is_harmless, settings)), WITHIN_S, "it is undone")
+        scene.catch_up()
+        assert (scene.workdir / "n1/.git/HEAD").exists()
+        scene.run("rm -r n1 n2 n3")
+    scene.end()
+    sizes = [len(kept) for kept in vars(scene.inspection).values() if isinstance(kept, list | set | dict)]
+    assert max(sizes) < 20
 
 
 def test_what_is_not_the_programs_to_write(tmp_path: Path) -> None:

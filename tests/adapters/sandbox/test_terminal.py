@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from omac.adapters.sandbox.launch import wait_for
-from omac.adapters.sandbox.terminal import awake
+from omac.adapters.sandbox.terminal import Terminal, awake
 
 
 @pytest.fixture
@@ -23,20 +23,20 @@ def seen() -> Iterator[list[int]]:
 def test_a_signal_just_before_the_wait_ends_it(seen: list[int]) -> None:
     with awake() as signals:
         os.kill(os.getpid(), signal.SIGUSR1)
-        signals.wait()
+        signals.wait(None)
     assert seen == [signal.SIGUSR1]
 
 
 def test_the_end_of_a_child_ends_it() -> None:
     with awake() as signals, subprocess.Popen(["true"]) as child:
-        signals.wait()
+        signals.wait(None)
         assert child.wait() == 0
 
 
 @pytest.mark.parametrize(("script", "status"), [("exit 3", 3), ("kill -9 $$", 137), ("sleep 0.05; exit 4", 4)])
 def test_the_status_of_a_child(script: str, status: int) -> None:
     child = os.posix_spawn("/bin/sh", ["sh", "-c", script], {"PATH": "/usr/bin:/bin"})
-    assert wait_for(child, lambda _: None) == status
+    assert wait_for(child, lambda _: None, Terminal(), lambda: None) == status
 
 
 def test_the_handler_for_children_stays() -> None:

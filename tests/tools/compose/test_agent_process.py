@@ -188,7 +188,15 @@ def test_keys_of_the_terminal(omac: Omac, shop: Path, terminal: Terminal) -> Non
     )
 
 
-@pytest.mark.parametrize(("how", "whom"), [("--no-sandbox", "$$"), ("--backend bubblewrap", "0")])
+STOPPED = (
+    ("--no-sandbox", "$$"),
+    ("--backend bubblewrap", "$$"),
+    ("--backend bubblewrap", "0"),
+    ("--backend landlock", "$$"),
+)
+
+
+@pytest.mark.parametrize(("how", "whom"), STOPPED)
 def test_a_command_that_stops_itself(omac: Omac, terminal: Terminal, how: str, whom: str) -> None:
     """A command may stop itself alone or, as editors do, its whole job: omac stops with it, so the shell gets its
     terminal back. All continue together."""
@@ -248,6 +256,26 @@ def test_a_shell_with_jobs_of_its_own(omac: Omac, terminal: Terminal, how: str) 
     terminal.type("exit 6\n")
     terminal.type("echo outside $?\n")
     terminal.see("outside 6")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("how", ["--no-sandbox", "--backend bubblewrap", "--backend landlock"])
+def test_a_suspended_shell(omac: Omac, terminal: Terminal, how: str) -> None:
+    """`suspend` in `omac start -- bash` gives the outer shell its terminal, and after `fg` the inner one reads on."""
+    terminal.type(f"{terminal.start} {how} -- bash --norc --noediting -i\n")
+    terminal.type("echo inside $((20 + 3))\n")
+    terminal.see("inside 23")
+    for number in range(2):
+        terminal.type("suspend\n")
+        terminal.see("Stopped")
+        terminal.type(f"echo outside $((40 + {number}))\n")
+        terminal.see(f"outside {40 + number}")
+        terminal.type("fg\n")
+        terminal.type(f"echo again $((50 + {number}))\n")
+        terminal.see(f"again {50 + number}")
+    terminal.type("exit 6\n")
+    terminal.type("echo ended $?\n")
+    terminal.see("ended 6")
 
 
 def _runs(pid: int, words: bytes) -> bool:

@@ -1,0 +1,93 @@
+"""A disk that takes the change of a file and fails to confirm it: the change is recorded, and reported, as made."""
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import valued_skill
+from real_omac import Done, Omac
+from valued_skill import typed
+
+from omac.domain.harness.installation import BridgeChanged
+from omac.domain.settings.setting import SettingChanged
+
+PASSPHRASES = ("korrekt-pferd-9", "another-pferd-9")
+FAILING = """
+import os, sys
+folder, flush = sys.argv.pop(1), os.fsync
+def failing(descriptor):
+    if os.path.samefile(descriptor, folder):
+        raise OSError(5, "Input/output error")
+    flush(descriptor)
+os.fsync = failing
+from omac.tools.entry import main
+main()
+"""
+
+
+@contextmanager
+def failing_flush(folder: Path) -> Iterator[None]:
+    """Have each flush of a folder fail."""
+    flush = os.fsync
+
+    def failing(descriptor: int) -> None:
+        if os.path.samestat(os.fstat(descriptor), folder.stat()):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        flush(descriptor)
+
+    with mock.patch("os.fsync", failing):
+        yield
+
+
+def require_reported(done: Done, status: int, path: Path) -> None:
+    """Check that a change is reported as made, with the command that flushes it."""
+    assert done.status == status, done
+    assert f"{path} is made, but its disk did not confirm it (Input/output error)" in " ".join(done.err.split())
+    assert f"  try: sync {path.parent}" in done.err
+
+
+def test_a_setting(omac: Omac) -> None:
+    """A setting that the file has is recorded as changed, and set already for the next command."""
+    path = Path(omac.environment["XDG_CONFIG_HOME"]) / "omac" / "settings.toml"
+    omac.ok("settings", "set", "git.refs", "branch")
+    with failing_flush(path.parent):
+        done = omac.run("settings", "set", "git.hooks", "read")
+    require_reported(done, 5, path)
+    assert 'hooks = "read"' in path.read_text()
+    assert isinstance(omac.events()[-1].event, SettingChanged)
+    assert "already" in omac.ok("settings", "set", "git.hooks", "read")
+
+
+def test_a_bridge(omac: Omac) -> None:
+    """Hooks that are in a file, or out of it, are recorded so."""
+    path = Path(omac.environment["HOME"]) / ".claude" / "settings.json"
+    path.parent.mkdir(mode=0o700)
+    for command, count in (("install", 1), ("uninstall", 2)):
+        with failing_flush(path.parent):
+            done = omac.run("bridge", command, "claude")
+        require_reported(done, 5, path)
+        assert path.exists() == (command == "install")
+        assert [type(entry.event) for entry in omac.events()][1::2] == [BridgeChanged] * count
+    assert "does not call omac" in omac.ok("bridge", "uninstall", "claude")
+
+
+@pytest.mark.full
+def test_a_passphrase(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new passphrase is reported as the one that opens the vault."""
+    old, new = (f"{passphrase}\r".encode() for passphrase in PASSPHRASES)
+    wanted = ("8 characters or more", "the same again")
+    typed(omac, [(question, old) for question in wanted], "vault", "init")
+    monkeypatch.setattr(valued_skill, "COMMAND", (sys.executable, "-c", FAILING, str(omac.state)))
+    done = typed(omac, [("passphrase (secret", old), *((question, new) for question in wanted)], "vault", "passwd")
+    shown = Done(done.status, "", done.out.replace("\r\n", "\n"))
+    require_reported(shown, 8, omac.state / "vault")
+    assert "changed the passphrase" in shown.err
+    monkeypatch.undo()
+    assert typed(omac, [("passphrase (secret", old)], "vault", "passwd").status == 8
+    repeated = [("passphrase (secret", new), *((question, old) for question in wanted)]
+    assert typed(omac, repeated, "vault", "passwd").status == 0
