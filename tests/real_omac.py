@@ -286,12 +286,6 @@ class Omac:
         self.approve(project, *skills)
         return project
 
-    def approved(self, name: str, *skills: str) -> Path:
-        """Make a project as `project` does, and approve its skills."""
-        project = self.project(name, *skills)
-        self.approve(project, *skills)
-        return project
-
     def audit(self, *arguments: str) -> list[dict[str, Any]]:
         """Return the accesses, as `omac audit --json` has them."""
         return [json.loads(line) for line in self.ok("audit", "--kind", "access", "--json", *arguments).splitlines()]
