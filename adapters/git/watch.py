@@ -70,6 +70,7 @@ class GitWatch:
         self._projects = record.projects
         self._folders = record.folders
         self._quarantine = quarantine
+        self._record = record
         self._baseline = record.baseline
         self._moved: list[Finding] = []
         self._inspection = self._begun_inspection()
