@@ -6,7 +6,6 @@ import shutil
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -55,19 +54,18 @@ def sound(omac: Omac, closed: int = 0) -> None:
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Path]]:
-    """Yield a host with two directories that an agent worked in and a long journal, and a copy of its state."""
-    with omac_in(tmp_path_factory.mktemp("host")) as omac:
-        for name, basket, argument in (("shop", *WORDS), ("other", "elsewhere", "else-argument")):
-            project = omac.approved(name)
-            used(omac, project, basket, argument)
-        called_often(omac, 2_600)  # so that there are snapshots and an index; in the clear, as by an earlier omac
-        omac.ok("checkpoint")
-        for socket in omac.state.rglob("*.sock"):
-            socket.unlink()
-        copy = tmp_path_factory.mktemp("copy") / "state"
-        shutil.copytree(omac.state, copy, symlinks=True)
-        yield omac, copy
+def original(house: Omac, tmp_path_factory: pytest.TempPathFactory) -> tuple[Omac, Path]:
+    """Return a host with two directories that an agent worked in and a long journal, and a copy of its state."""
+    for name, basket, argument in (("shop", *WORDS), ("other", "elsewhere", "else-argument")):
+        project = house.approved(name)
+        used(house, project, basket, argument)
+    called_often(house, 2_600)  # so that there are snapshots and an index; in the clear, as by an earlier omac
+    house.ok("checkpoint")
+    for socket in house.state.rglob("*.sock"):
+        socket.unlink()
+    copy = tmp_path_factory.mktemp("copy") / "state"
+    shutil.copytree(house.state, copy, symlinks=True)
+    return house, copy
 
 
 @pytest.fixture
