@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from polling import eventually
 from real_omac import COMMAND, Omac, Serving, curl
-from started import BARE, LOOP, started
+from started import BARE, looping
 from streaming_skill import META
 
 RAW = """\
@@ -202,8 +202,7 @@ def test_without_a_run_it_is_named_what_starts_one(omac: Omac) -> None:
 def test_a_start_is_reached_too(omac: Omac) -> None:
     """A run of `omac start` answers calls of its project when no server runs."""
     project = omac.approved("shop")
-    run = started(omac, project, LOOP)
-    assert run.line() == "up\n"
+    run = looping(omac, project)
     assert json.loads(omac.ok("call", "echo", "/status", cwd=project)) == {"status": "ok"}
     assert "[omac] sidecar" in omac.ok("logs", cwd=project)
     run.end()

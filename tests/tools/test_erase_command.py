@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from contract.launches import Program
 from real_omac import Omac, Serving, curl, omac_in
-from started import LOOP, started
+from started import looping
 from tiers import some
 from tools.test_seal_command import Killed, reset
 from tools.test_snapshots import called_often
@@ -156,8 +156,7 @@ def test_while_it_is_online(host: Omac) -> None:
     message = f"is online in run {run}: nothing was erased\n"
     assert refused.err.endswith(f"{message}  try: omac deactivate {shop}\n  try: omac stop {run}\n"), refused
     host.ok("erase", str(host.root / "other"), "--yes")
-    alone = started(host, host.root / "other", LOOP)
-    assert alone.line() == "up\n"
+    alone = looping(host, host.root / "other")
     refused = host.run("erase", str(host.root / "other"), "--yes")
     assert "try: omac deactivate" not in refused.err, "that asks a server, and this is none"
     assert "  try: omac stop " in refused.err
