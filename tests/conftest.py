@@ -71,3 +71,12 @@ def omac(tmp_path: Path) -> Iterator["Omac"]:
 
     with omac_in(tmp_path) as own:
         yield own
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Omac"]:
+    """Yield the omac that the tests of a module share."""
+    from real_omac import omac_in
+
+    with omac_in(tmp_path_factory.mktemp("house")) as shared:
+        yield shared

@@ -261,6 +261,12 @@ class Omac:
             )
         return project
 
+    def online(self, name: str) -> tuple[Serving, Path]:
+        """Start a server, and bring an approved project online; return both."""
+        project, serving = self.approved(name), self.serve()
+        serving.activate(project)
+        return serving, project
+
     def skill(self, project: Path, name: str, meta: str | bytes, program: str = "") -> Path:
         """Write a skill with this omac.yaml and, as sidecar.py, this program; return its folder."""
         source = project / ".agents" / "skills" / name

@@ -15,6 +15,13 @@ def started(omac: Omac, project: Path, script: str, *options: str) -> Serving:
     return omac.start(*BARE, "--workdir", str(project), *options, "--", "sh", "-c", script)
 
 
+def looping(omac: Omac, project: Path) -> Serving:
+    """Start a shell that goes on as long as its omac, and return when it is up."""
+    run = started(omac, project, LOOP)
+    assert run.line() == "up\n"
+    return run
+
+
 def told(run: Serving) -> dict[str, str]:
     """Return the environment that a command printed, up to a line with "ready"."""
     variables = {}

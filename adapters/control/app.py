@@ -11,6 +11,7 @@ from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from omac.adapters.control.contract import ROOT, SCOPE_LISTENER, refusal_body
+from omac.adapters.control.late import ControlUseCases
 from omac.domain.access.control import Listener
 from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import Reason, Refusal
@@ -25,30 +26,19 @@ from omac.services.ports import VaultKeys
 _log = logging.getLogger("omac.control")
 
 
-def control_app(
-    directories: Directories,
-    claims: DenialClaims,
-    status: Callable[[Listener], Awaitable[object]],
-    correlate: Callable[[], str],
-    keys: VaultKeys,
-    receiving: Receiving,
-    *,
-    bridge_compat: bool = False,
-) -> QuartTrio:
-    """The application. `status` gives the projected state as a listener may see it; `correlate` a fresh correlation
-    id; `keys` keeps the key of the vault in this process's memory; `receiving` the checkpoints of other journals.
-    `bridge_compat`: an agent's bridge gets
-    the JSON of the Go omac."""
+def control_app(use_cases: ControlUseCases) -> QuartTrio:
+    """Return the application."""
     # Quart would serve files of the folder that omac was started in, and fail where that is gone.
     app = QuartTrio("omac.control", static_folder=None, root_path=os.path.dirname(__file__))
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False  # OPTIONS is refused like every other method that is not offered
-    _add_calls(app, directories, correlate, bridge_compat=bridge_compat)
-    if bridge_compat:
+    directories, correlate = use_cases.directories, use_cases.correlate
+    _add_calls(app, directories, correlate, bridge_compat=use_cases.bridge_compat)
+    if use_cases.bridge_compat:
         _add_session(app)
-    _add_claims(app, claims, correlate)
-    _add_witness(app, receiving, correlate)
-    _add_unlock(app, directories, correlate, keys)
-    _add_readings(app, directories, status)
+    _add_claims(app, use_cases.claims, correlate)
+    _add_witness(app, use_cases.receiving, correlate)
+    _add_unlock(app, directories, correlate, use_cases.keys)
+    _add_readings(app, directories, use_cases.status)
     _add_refusals(app)
     return app
 

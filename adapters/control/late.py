@@ -6,6 +6,7 @@ Connections are accepted from the start; the first call waits for the applicatio
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import trio
@@ -20,22 +21,26 @@ from omac.services.ports import VaultKeys
 SWITCH_S = 0.0005  # whatever else is to be done meanwhile waits so long for the interpreter, and no longer
 
 
+@dataclass(frozen=True)
+class ControlUseCases:
+    """The use cases behind the control plane. `status` gives the projected state as a listener may see it, `correlate`
+    a fresh correlation id; `keys` keeps the key of the vault in this process's memory; `receiving` takes the
+    checkpoints of other journals. `bridge_compat`: an agent's bridge gets the JSON of the Go omac."""
+
+    directories: Directories
+    claims: DenialClaims
+    status: Callable[[Listener], Awaitable[object]]
+    correlate: Callable[[], str]
+    keys: VaultKeys
+    receiving: Receiving
+    bridge_compat: bool
+
+
 class LateApp:
     """An ASGI application that loads itself at its first call, or when `load` is called; see `control_app`."""
 
-    def __init__(
-        self,
-        directories: Directories,
-        claims: DenialClaims,
-        status: Callable[[Listener], Awaitable[object]],
-        correlate: Callable[[], str],
-        keys: VaultKeys,
-        receiving: Receiving,
-        *,
-        bridge_compat: bool = False,
-    ) -> None:
-        self._bridge_compat = bridge_compat
-        self._parts = (directories, claims, status, correlate, keys, receiving)
+    def __init__(self, use_cases: ControlUseCases) -> None:
+        self._use_cases = use_cases
         self._loading = trio.Lock()
         self._app: Any = None  # an ASGI application
 
@@ -51,7 +56,7 @@ class LateApp:
                     control_app = await run_in_thread(_control_app, abandon_on_cancel=True)
                 finally:
                     sys.setswitchinterval(interval)
-                self._app = control_app(*self._parts, bridge_compat=self._bridge_compat)
+                self._app = control_app(self._use_cases)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if self._app is None:

@@ -7,11 +7,8 @@ from typing import Protocol
 from omac.domain.harness import installation
 from omac.domain.harness.installation import BridgeChangeRequested, InstallationState
 from omac.domain.kernel import ids
-from omac.domain.kernel.event import PERSON
-from omac.domain.kernel.refusal import Refusal
-from omac.domain.kernel.unflushed import Unflushed
 from omac.services.kernel.execution import Execution
-from omac.services.kernel.made_changes import record_made
+from omac.services.kernel.file_change import change_file
 
 
 class PlannedChange(Protocol):
@@ -40,16 +37,9 @@ async def change_installation(execution: Execution, file: str, planning: Plannin
     with planning(state) as change:
         if change is None:
             return False
-        aggregate = installation.AGGREGATE
         request = installation.RequestInstallation(change.request, change.present)
-        await execution.execute(aggregate, stream, request, PERSON)
-        try:
-            change.write()
-        except Unflushed:
-            await record_made(execution, aggregate, stream, installation.ReportInstalled(), file)
-            raise
-        except (OSError, Refusal) as problem:
-            await execution.execute(aggregate, stream, installation.ReportNotInstalled(str(problem)), PERSON)
-            raise
-        await record_made(execution, aggregate, stream, installation.ReportInstalled(), file)
+        await change_file(
+            execution, installation.AGGREGATE, stream, request, change.write, changed=file,
+            done=installation.ReportInstalled(), failed=installation.ReportNotInstalled,
+        )  # fmt: skip
         return True

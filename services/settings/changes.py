@@ -6,12 +6,10 @@ from typing import Protocol
 
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON
-from omac.domain.kernel.refusal import Refusal
-from omac.domain.kernel.unflushed import Unflushed
 from omac.domain.settings import setting
 from omac.domain.settings.settings import Setting
 from omac.services.kernel.execution import Execution
-from omac.services.kernel.made_changes import record_made
+from omac.services.kernel.file_change import change_file
 
 
 class Change(Protocol):
@@ -36,14 +34,8 @@ async def change_setting(execution: Execution, changing: Changing, named: Settin
             await execution.execute(setting.AGGREGATE, stream, setting.SettleChange(value), PERSON)
             return False
         request = setting.RequestChange(named.name, value, change.origin, change.present)
-        await execution.execute(setting.AGGREGATE, stream, request, PERSON)
-        try:
-            change.write()
-        except Unflushed:
-            await record_made(execution, setting.AGGREGATE, stream, setting.ReportChange(), named.name)
-            raise
-        except (OSError, Refusal) as problem:
-            await execution.execute(setting.AGGREGATE, stream, setting.ReportFailure(str(problem)), PERSON)
-            raise
-        await record_made(execution, setting.AGGREGATE, stream, setting.ReportChange(), named.name)
+        await change_file(
+            execution, setting.AGGREGATE, stream, request, change.write, changed=named.name,
+            done=setting.ReportChange(), failed=setting.ReportFailure,
+        )  # fmt: skip
         return True

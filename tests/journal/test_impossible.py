@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from contract.journals import called, commit_now, journal_at
 from journal.damage import new_leaves
-from real_omac import omac_in
+from real_omac import Omac, omac_in
 
 from omac.domain.access.signing import CheckpointSigned, digest_of
 from omac.domain.kernel.event import Draft
@@ -203,14 +203,13 @@ def test_an_export_of_another_journal(kept: Kept, tmp_path: Path) -> None:
     assert (False, findings(kept.path, root_of(checkpoint))) == table()[OTHERWISE[0]]
 
 
-def test_an_export_of_fewer_rows(kept: Kept, tmp_path: Path) -> None:
+def test_an_export_of_fewer_rows(kept: Kept, omac: Omac, tmp_path: Path) -> None:
     """An export that lacks a row of its filters verifies by the key that signed it, and its root is the journal's."""
-    with omac_in(tmp_path) as omac:
-        shutil.copy(kept.path, omac.state / "journal.db")
-        (omac.state / "host-id").write_text(HOST)
-        (omac.state / "signing.key").write_text(SEED.hex())
-        folder = tmp_path / "bundle"
-        omac.ok("export", "--out", str(folder), "--kind", "control", "--to", "9")
+    shutil.copy(kept.path, omac.state / "journal.db")
+    (omac.state / "host-id").write_text(HOST)
+    (omac.state / "signing.key").write_text(SEED.hex())
+    folder = tmp_path / "bundle"
+    omac.ok("export", "--out", str(folder), "--kind", "control", "--to", "9")
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["filters"]["last"] = "20"
     text = json.dumps(manifest).encode()

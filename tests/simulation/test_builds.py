@@ -5,11 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from real_omac import Done, Omac, omac_in
+from real_omac import Done, Omac
 
 SANDBOX = (sys.executable, "-c", "from omac.tools.entry import main; main()", "sandbox", "run")
 PYTHON = os.path.realpath(sys.executable)
@@ -84,10 +84,9 @@ class Builder:
 
 
 @pytest.fixture
-def builder(tmp_path: Path) -> Iterator[Builder]:
-    """Yield a builder with a home that has nothing in it."""
-    with omac_in(tmp_path) as omac:
-        yield Builder(omac)
+def builder(omac: Omac) -> Builder:
+    """Return a builder with a home that has nothing in it."""
+    return Builder(omac)
 
 
 def require_apart(builder: Builder, first: Path, second: Path) -> None:

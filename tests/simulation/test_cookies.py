@@ -3,11 +3,10 @@
 The skills set cookies and other fields for all of the host, and answer in omac's name; curl keeps the cookies in a jar.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_omac import Omac, Serving, curl, omac_in
+from real_omac import Omac, Serving, curl
 from streaming_skill import META
 
 SET = (
@@ -33,16 +32,15 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def omac(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
-    """Yield an omac with two projects, each with two such skills, approved."""
-    with omac_in(tmp_path_factory.mktemp("cookies")) as made:
-        for project in ("one", "two"):
-            for name, neighbour in (("red", "blue"), ("blue", "red")):
-                cookies = [cookie.format(name=f"{project}-{name}", other=neighbour) for cookie in SET]
-                meta = META.format(name=name)
-                made.skill(made.root / project, name, meta, PROGRAM.format(cookies=cookies, of_the_host=OF_THE_HOST))
-            made.approve(made.root / project, "red", "blue")
-        yield made
+def omac(house: Omac) -> Omac:
+    """Return an omac with two projects, each with two such skills, approved."""
+    for project in ("one", "two"):
+        for name, neighbour in (("red", "blue"), ("blue", "red")):
+            cookies = [cookie.format(name=f"{project}-{name}", other=neighbour) for cookie in SET]
+            meta = META.format(name=name)
+            house.skill(house.root / project, name, meta, PROGRAM.format(cookies=cookies, of_the_host=OF_THE_HOST))
+        house.approve(house.root / project, "red", "blue")
+    return house
 
 
 @pytest.fixture(scope="module")

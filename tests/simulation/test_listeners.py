@@ -6,7 +6,6 @@ import re
 import resource
 import signal
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 from machine import cpu_s
 from polling import eventually, stays
-from real_omac import Omac, Serving, curl, omac_in
+from real_omac import Omac, Serving, curl
 from streaming_skill import META, PROGRAM
 
 from omac.adapters.http.slots import RESERVE_MIN
@@ -65,9 +64,8 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with omac_in(tmp_path_factory.mktemp("scene")) as omac:
-        yield Scene(omac)
+def scene(house: Omac) -> Scene:
+    return Scene(house)
 
 
 @pytest.mark.parametrize("listener", ["control", "facade"])

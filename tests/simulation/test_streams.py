@@ -5,13 +5,13 @@ import json
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 from polling import eventually
-from real_omac import Omac, Serving, curl, omac_in
+from real_omac import Omac, Serving, curl
 from streaming_skill import META, PROGRAM
 
 from omac.adapters.facade.addressing import PATH_CHARS_MAX
@@ -67,9 +67,8 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with omac_in(tmp_path_factory.mktemp("scene")) as omac:
-        yield Scene(omac)
+def scene(house: Omac) -> Scene:
+    return Scene(house)
 
 
 def rest(sock: socket.socket) -> tuple[bytes, float]:

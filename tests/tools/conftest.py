@@ -11,7 +11,7 @@ from typing import TextIO, cast
 
 import pytest
 from real_keyring import PrivateKeyring, private_keyring
-from real_omac import Omac, Serving, omac_in
+from real_omac import Omac, Serving
 
 from omac.tools.terminal.invocation import Invocation, working_for
 
@@ -28,13 +28,6 @@ def keyring(omac: Omac) -> Iterator[PrivateKeyring]:
     with private_keyring(omac.folder) as keyring:
         omac.environment |= {name: keyring[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
         yield keyring
-
-
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
-    """Yield the omac that the tests of a module share."""
-    with omac_in(tmp_path_factory.mktemp("house")) as shared:
-        yield shared
 
 
 @pytest.fixture(scope="module")

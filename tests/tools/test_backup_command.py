@@ -238,10 +238,7 @@ def test_an_old_copy_put_back_by_hand(omac: Omac, tmp_path: Path) -> None:
 @pytest.mark.full
 def test_a_plain_copy_beside_an_idle_server(omac: Omac, tmp_path: Path) -> None:
     """The journal's file alone holds all events shortly after the last one."""
-    project = omac.project("shop", "echo")
-    serving = omac.serve()
-    omac.approve(project, "echo")
-    serving.activate(project)
+    omac.online("shop")
     copy = tmp_path / "copy.db"
 
     def whole() -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from polling import eventually
 from real_omac import COMMAND, Omac, Serving, curl
-from started import BARE, LOOP, started
+from started import BARE, looping
 from streaming_skill import META
 
 RAW = """\
@@ -202,8 +202,7 @@ def test_without_a_run_it_is_named_what_starts_one(omac: Omac) -> None:
 def test_a_start_is_reached_too(omac: Omac) -> None:
     """A run of `omac start` answers calls of its project when no server runs."""
     project = omac.approved("shop")
-    run = started(omac, project, LOOP)
-    assert run.line() == "up\n"
+    run = looping(omac, project)
     assert json.loads(omac.ok("call", "echo", "/status", cwd=project)) == {"status": "ok"}
     assert "[omac] sidecar" in omac.ok("logs", cwd=project)
     run.end()
@@ -242,9 +241,7 @@ def test_a_log_that_is_gone_is_named_with_its_time(omac: Omac) -> None:
 @pytest.mark.full
 def test_logs_of_starts_since(omac: Omac) -> None:
     """`omac logs --since` leaves out the output of a start that another one followed before that time."""
-    project = omac.approved("shop")
-    server = omac.serve()
-    server.activate(project)
+    server, project = omac.online("shop")
     omac.run("call", "echo", "/crash", cwd=project)
     eventually(lambda: omac.run("call", "echo", "/status", cwd=project).status == 0, 10.0, "the second start")
     assert omac.ok("logs", "echo", "--since", "1h", cwd=project).count("[omac] sidecar") == 2

@@ -1,13 +1,12 @@
 """tools/cli/config.py prints the settings of a skill with the source of each, and changes them."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from polling import eventually
-from real_omac import Omac, Serving, omac_in
+from real_omac import Omac, Serving
 from valued_skill import everywhere, pid_of, piped, told, typed, valued, waiting
 
 from omac.domain.credentials.credential import ConfigRemoved, ConfigWritten, DefaultMirrored
@@ -29,10 +28,9 @@ sidecar:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Path]]:
-    """Yield an omac and a project with a skill whose settings no test changes."""
-    with omac_in(tmp_path_factory.mktemp("shared")) as omac:
-        yield omac, valued(omac)
+def shared(house: Omac) -> tuple[Omac, Path]:
+    """Return an omac and a project with a skill whose settings no test changes."""
+    return house, valued(house)
 
 
 def shown(omac: Omac, project: Path, **extra: str) -> dict[str, Any]:

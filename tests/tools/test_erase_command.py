@@ -6,14 +6,13 @@ import shutil
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from contract.launches import Program
 from real_omac import Omac, Serving, curl, omac_in
-from started import LOOP, started
+from started import looping
 from tiers import some
 from tools.test_seal_command import Killed, reset
 from tools.test_snapshots import called_often
@@ -55,19 +54,18 @@ def sound(omac: Omac, closed: int = 0) -> None:
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Path]]:
-    """Yield a host with two directories that an agent worked in and a long journal, and a copy of its state."""
-    with omac_in(tmp_path_factory.mktemp("host")) as omac:
-        for name, basket, argument in (("shop", *WORDS), ("other", "elsewhere", "else-argument")):
-            project = omac.approved(name)
-            used(omac, project, basket, argument)
-        called_often(omac, 2_600)  # so that there are snapshots and an index; in the clear, as by an earlier omac
-        omac.ok("checkpoint")
-        for socket in omac.state.rglob("*.sock"):
-            socket.unlink()
-        copy = tmp_path_factory.mktemp("copy") / "state"
-        shutil.copytree(omac.state, copy, symlinks=True)
-        yield omac, copy
+def original(house: Omac, tmp_path_factory: pytest.TempPathFactory) -> tuple[Omac, Path]:
+    """Return a host with two directories that an agent worked in and a long journal, and a copy of its state."""
+    for name, basket, argument in (("shop", *WORDS), ("other", "elsewhere", "else-argument")):
+        project = house.approved(name)
+        used(house, project, basket, argument)
+    called_often(house, 2_600)  # so that there are snapshots and an index; in the clear, as by an earlier omac
+    house.ok("checkpoint")
+    for socket in house.state.rglob("*.sock"):
+        socket.unlink()
+    copy = tmp_path_factory.mktemp("copy") / "state"
+    shutil.copytree(house.state, copy, symlinks=True)
+    return house, copy
 
 
 @pytest.fixture
@@ -158,8 +156,7 @@ def test_while_it_is_online(host: Omac) -> None:
     message = f"is online in run {run}: nothing was erased\n"
     assert refused.err.endswith(f"{message}  try: omac deactivate {shop}\n  try: omac stop {run}\n"), refused
     host.ok("erase", str(host.root / "other"), "--yes")
-    alone = started(host, host.root / "other", LOOP)
-    assert alone.line() == "up\n"
+    alone = looping(host, host.root / "other")
     refused = host.run("erase", str(host.root / "other"), "--yes")
     assert "try: omac deactivate" not in refused.err, "that asks a server, and this is none"
     assert "  try: omac stop " in refused.err

@@ -4,14 +4,14 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from real_omac import Omac, curl, omac_in
+from real_omac import Omac, curl
 
 Json = dict[str, Any]
 
@@ -121,20 +121,17 @@ def verify(folder: Path, key: str) -> list[tuple[Json, list[Any]]]:
 
 
 @pytest.fixture(scope="module")
-def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, str]]:
-    """Yield a host on which a skill was called, a directory erased and a key replaced, and its first public key."""
-    with omac_in(tmp_path_factory.mktemp("used")) as house:
-        shop, blog = house.project("shop"), house.project("blog")
-        house.approve(shop)
-        house.approve(blog)
-        first = house.ok("key", "show").strip()
-        serving = house.serve()
-        for project in (shop, blog):
-            assert curl(f"{serving.skill(project)['base']}/echo/called").status == 200
-        assert serving.end() == 0
-        house.ok("erase", str(blog), "--yes")
-        house.ok("key", "rotate")
-        yield house, first
+def used(house: Omac) -> tuple[Omac, str]:
+    """Return a host on which a skill was called, a directory erased and a key replaced, and its first public key."""
+    shop, blog = house.approved("shop"), house.approved("blog")
+    first = house.ok("key", "show").strip()
+    serving = house.serve()
+    for project in (shop, blog):
+        assert curl(f"{serving.skill(project)['base']}/echo/called").status == 200
+    assert serving.end() == 0
+    house.ok("erase", str(blog), "--yes")
+    house.ok("key", "rotate")
+    return house, first
 
 
 @pytest.mark.parametrize("options", [(), ("--kind", "access"), ("--redact", "skill,sidecar")])

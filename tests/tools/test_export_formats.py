@@ -4,7 +4,6 @@ import csv
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from contract.commands import stream_of
 from journal.test_codec import GOLDEN
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 from polling import eventually
-from real_omac import Omac, curl, omac_in
+from real_omac import Omac, curl
 from tools.test_snapshots import called_often
 
 import omac.tools.terminal
@@ -32,21 +31,20 @@ PEAK_MIB_MAX = 200
 
 
 @pytest.fixture(scope="module")
-def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
-    """Yield a host with many kinds of events that omac records."""
-    with omac_in(tmp_path_factory.mktemp("used")) as house:
-        project = house.approved("shop", "echo", "other")
-        assert house.run("start", "--workdir", str(project), "--", "sh", "-c", "exit 3").status == 3
-        serving = house.serve()
-        manifest = serving.activate(project)
-        base = manifest["skills"][0]["base"]
-        for method in ("GET", "POST", "PURGE"):
-            assert curl("-X", method, f"{base}/echo/=1+1").status in (200, 404, 405, 501)
-        assert curl(f"{base.rsplit('/', 2)[0]}/nowhere/x").status >= 400
-        house.ok("revoke", "other", "--workdir", str(project))
-        eventually(lambda: house.audit(), 10.0, "accesses")
-        assert serving.end() == 0
-        yield house
+def used(house: Omac) -> Omac:
+    """Return a host with many kinds of events that omac records."""
+    project = house.approved("shop", "echo", "other")
+    assert house.run("start", "--workdir", str(project), "--", "sh", "-c", "exit 3").status == 3
+    serving = house.serve()
+    manifest = serving.activate(project)
+    base = manifest["skills"][0]["base"]
+    for method in ("GET", "POST", "PURGE"):
+        assert curl("-X", method, f"{base}/echo/=1+1").status in (200, 404, 405, 501)
+    assert curl(f"{base.rsplit('/', 2)[0]}/nowhere/x").status >= 400
+    house.ok("revoke", "other", "--workdir", str(project))
+    eventually(lambda: house.audit(), 10.0, "accesses")
+    assert serving.end() == 0
+    return house
 
 
 def objects(omac: Omac, folder: Path, *options: str) -> list[dict[str, Any]]:

@@ -93,9 +93,7 @@ def test_what_it_waits_for_is_said(omac: Omac, words: tuple[str, ...], what: str
 @pytest.mark.full
 def test_the_log_that_still_grows_is_followed(omac: Omac) -> None:
     """A server's log is followed, also after an `omac start` in the same project that has ended since."""
-    project = omac.approved("shop")
-    server = omac.serve()
-    server.activate(project)
+    server, project = omac.online("shop")
     omac.ok(*BARE, "--workdir", str(project), "--", "true")
     follow = omac.start("logs", "echo", "-f", "--workdir", str(project))
     assert "[omac] sidecar" in follow.line()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from contract.media import small_disk as bwrap_disk
 from polling import eventually
-from real_omac import COMMAND, Omac, curl, omac_in
+from real_omac import COMMAND, Omac, curl
 from tools.test_seal_command import folder, moment
 from tools.test_snapshots import called_often
 from valued_skill import typed
@@ -42,19 +42,18 @@ Filled = Callable[[int], None]  # the free space, in KiB, that is left
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Path]]:
-    """Yield a host whose journal is sealed in part, with checkpoints behind that, and a copy of its state."""
-    with omac_in(tmp_path_factory.mktemp("host")) as omac:
-        omac.approved("shop")
-        for number in range(3):
-            called_often(omac, CALLS)
-            omac.ok("checkpoint")
-            if not number:
-                omac.ok("journal", "seal", "--before", moment())
-        omac.ok("journal", "backup", str(omac.folder / "backup.db"))
-        copy = tmp_path_factory.mktemp("copy") / "state"
-        shutil.copytree(omac.state, copy, symlinks=True)
-        yield omac, copy
+def original(house: Omac, tmp_path_factory: pytest.TempPathFactory) -> tuple[Omac, Path]:
+    """Return a host whose journal is sealed in part, with checkpoints behind that, and a copy of its state."""
+    house.approved("shop")
+    for number in range(3):
+        called_often(house, CALLS)
+        house.ok("checkpoint")
+        if not number:
+            house.ok("journal", "seal", "--before", moment())
+    house.ok("journal", "backup", str(house.folder / "backup.db"))
+    copy = tmp_path_factory.mktemp("copy") / "state"
+    shutil.copytree(house.state, copy, symlinks=True)
+    return house, copy
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from real_omac import Omac
-from started import LOOP, started
+from started import looping
 
 LINES_MAX, COLUMNS = 15, 80
 
@@ -45,8 +45,7 @@ def test_from_the_first_skill_to_a_run(omac: Omac) -> None:
     assert following(rows) == "omac start -- bash"
     path_with(omac.folder / "bin", claude="sh")
     assert following(lines(omac, project)) == "omac start claude"
-    run = started(omac, project, LOOP)
-    assert run.line() == "up\n"
+    run = looping(omac, project)
     rows = lines(omac, project)
     assert any(f"omac start, pid {run.process.pid}, in " in line for line in rows), "it runs no agent"
     assert following(rows) == "omac audit --since 1h"

@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -28,31 +27,30 @@ CALLED = 40
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, list[str], Path]]:
+def original(house: Omac, tmp_path_factory: pytest.TempPathFactory) -> tuple[Omac, list[str], Path]:
     """A host with segments, the times behind each, and a copy of its state: calls, an access that never ended, denials,
     runs, launches, and approvals that came and went."""
-    with omac_in(tmp_path_factory.mktemp("host")) as omac:
-        project = omac.project("shop", "echo")
-        times = []
-        for number in range(BATCHES):
-            omac.approve(project, "echo")
-            called_often(omac, CALLED)
-            serving = omac.serve()
-            base = serving.activate(project)["skills"][0]["base"]
-            curl(f"{base}/echo/private-{number}")
-            curl(f"{base.rsplit('/', 1)[0]}/nowhere/x")
-            assert serving.end() == 0
-            omac.ok("start", "--", "true", cwd=project)
-            omac.ok("revoke", "echo", cwd=project)
-            omac.ok("checkpoint")
-            times.append(moment())
-            omac.ok("journal", "seal")
-        omac.approve(project, "echo")
-        called_often(omac, CALLED)
-        shutil.rmtree(omac.state / "run")  # sockets, which cannot be copied
-        copy = tmp_path_factory.mktemp("copy") / "state"
-        shutil.copytree(omac.state, copy, symlinks=True)
-        yield omac, times, copy
+    project = house.project("shop", "echo")
+    times = []
+    for number in range(BATCHES):
+        house.approve(project, "echo")
+        called_often(house, CALLED)
+        serving = house.serve()
+        base = serving.activate(project)["skills"][0]["base"]
+        curl(f"{base}/echo/private-{number}")
+        curl(f"{base.rsplit('/', 1)[0]}/nowhere/x")
+        assert serving.end() == 0
+        house.ok("start", "--", "true", cwd=project)
+        house.ok("revoke", "echo", cwd=project)
+        house.ok("checkpoint")
+        times.append(moment())
+        house.ok("journal", "seal")
+    house.approve(project, "echo")
+    called_often(house, CALLED)
+    shutil.rmtree(house.state / "run")  # sockets, which cannot be copied
+    copy = tmp_path_factory.mktemp("copy") / "state"
+    shutil.copytree(house.state, copy, symlinks=True)
+    return house, times, copy
 
 
 @pytest.fixture

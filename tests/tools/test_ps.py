@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from polling import eventually
 from real_omac import Omac
-from started import LOOP, started
+from started import LOOP, looping, started
 
 from omac.domain.kernel.run import RunStopped
 
@@ -21,8 +21,7 @@ def test_runs_that_live_are_listed_and_stopped(omac: Omac, shop: Path) -> None:
     """A start and a server are listed until they end. Each ends in order when it is stopped, by its name or its pid."""
     assert omac.ok("ps") == "no run lives\n"
     assert omac.ok("ps", "--json") == ""
-    run = started(omac, shop, LOOP)
-    assert run.line() == "up\n"
+    run = looping(omac, shop)
     server = omac.serve()
     first, second = map(json.loads, omac.ok("ps", "--json").splitlines())
     assert (first["pid"], first["command"], first["agent"], first["roots"]) == (
@@ -64,8 +63,7 @@ def test_runs_that_live_are_listed_and_stopped(omac: Omac, shop: Path) -> None:
 
 def test_a_name_of_no_run_stops_nothing(omac: Omac, shop: Path) -> None:
     """The pid of another program, a part of a run's name and a path stop nothing."""
-    run = started(omac, shop, LOOP)
-    assert run.line() == "up\n"
+    run = looping(omac, shop)
     record = json.loads(omac.ok("ps", "--json"))
     for name in ("1", record["run"][:6], "../x"):
         done = omac.run("stop", name)
@@ -76,8 +74,7 @@ def test_a_name_of_no_run_stops_nothing(omac: Omac, shop: Path) -> None:
 
 def test_a_run_that_ctrl_z_stopped_ends_too(omac: Omac, shop: Path) -> None:
     """`omac stop` ends a run stopped by Ctrl-Z, which would otherwise notice the signal only after fg."""
-    run = started(omac, shop, LOOP)
-    assert run.line() == "up\n"
+    run = looping(omac, shop)
     os.kill(run.process.pid, signal.SIGSTOP)
     assert "has ended" in omac.ok("stop", str(run.process.pid))
     assert run.process.wait(5) == 143

@@ -1,14 +1,13 @@
 """The audit of what an agent was allowed to do: the options of a run's sandbox, and a run without one."""
 
 from real_omac import Omac
-from started import LOOP, started
+from started import looping
 
 
 def test_a_run_without_a_sandbox_is_in_the_audit(omac: Omac) -> None:
     """The audit has a row for a run without a sandbox, and while it lives the status has a line."""
     project = omac.project("shop")
-    run = started(omac, project, LOOP)
-    assert run.line() == "up\n"
+    run = looping(omac, project)
     assert "\n  launches with --no-sandbox\n" in omac.ok("status")
     run.end()
     (row,) = omac.audit("--kind", "run")

@@ -2,13 +2,13 @@
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from real_omac import Omac, omac_in
+from real_omac import Omac
 from tools.test_erase_command import used
 from tools.test_export_command import FORMATS, exported, resigned, verified
 
@@ -16,12 +16,11 @@ PATH, ARGUMENT = "private-basket", "private-argument"
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
+def host(house: Omac) -> Omac:
     """A host on which an agent called a skill, and a program ran in a sandbox."""
-    with omac_in(tmp_path_factory.mktemp("host")) as omac:
-        project = omac.approved("shop")
-        used(omac, project, PATH, ARGUMENT)
-        yield omac
+    project = house.approved("shop")
+    used(house, project, PATH, ARGUMENT)
+    return house
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from polling import eventually
 from programs import program_at
 from real_keyring import PrivateKeyring
-from real_omac import ECHO_SKILL, Done, Omac, omac_in
+from real_omac import ECHO_SKILL, Done, Omac
 from valued_skill import PROGRAM, alone, everywhere, told, typed, valued, with_vault
 
 from omac.adapters.credentials.keys import key_at_hand
@@ -51,11 +50,10 @@ def shop(omac: Omac) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Path]]:
-    """Yield a host and such a project, for tests that change nothing."""
-    with omac_in(tmp_path_factory.mktemp("shared")) as omac:
-        with_vault(omac)
-        yield omac, valued(omac, "shop", META)
+def shared(house: Omac) -> tuple[Omac, Path]:
+    """Return a host and such a project, for tests that change nothing."""
+    with_vault(house)
+    return house, valued(house, "shop", META)
 
 
 def register(omac: Omac, project: Path, *flags: str, **extra: str) -> Done:

@@ -19,10 +19,7 @@ def spoil(omac: Omac, statement: str) -> None:
 def test_check_beside_a_server_and_no_repair_under_it(omac: Omac) -> None:
     """The check works while a server runs; a repair is refused, because it would change the journal under the
     server."""
-    project = omac.project("shop", "echo")
-    serving = omac.serve()
-    omac.approve(project, "echo")
-    serving.activate(project)
+    serving, _ = omac.online("shop")
     checked = omac.run("journal", "check")
     assert (checked.status, checked.err) == (0, "")
     assert "nothing is damaged" in checked.out

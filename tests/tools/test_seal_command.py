@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,13 +73,12 @@ def grown(omac: Omac) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, list[str], Path]]:
-    """Yield a host with some checkpoints, the times behind them, and a copy of its state."""
-    with omac_in(tmp_path_factory.mktemp("host")) as omac:
-        times = grown(omac)
-        copy = tmp_path_factory.mktemp("copy") / "state"
-        shutil.copytree(omac.state, copy, symlinks=True)
-        yield omac, times, copy
+def original(house: Omac, tmp_path_factory: pytest.TempPathFactory) -> tuple[Omac, list[str], Path]:
+    """Return a host with some checkpoints, the times behind them, and a copy of its state."""
+    times = grown(house)
+    copy = tmp_path_factory.mktemp("copy") / "state"
+    shutil.copytree(house.state, copy, symlinks=True)
+    return house, times, copy
 
 
 @pytest.fixture

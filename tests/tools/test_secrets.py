@@ -5,14 +5,14 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from polling import eventually, stays
 from real_keyring import PrivateKeyring
-from real_omac import Done, Omac, Serving, curl, omac_in
+from real_omac import Done, Omac, Serving, curl
 from valued_skill import META, PROGRAM, everywhere, pid_of, piped, told, typed, valued, waiting, with_vault
 
 from omac.domain.credentials.credential import (
@@ -49,11 +49,10 @@ def shop(omac: Omac) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Path]]:
-    """Yield a host and such a project, for tests that change nothing: every value that they give is refused."""
-    with omac_in(tmp_path_factory.mktemp("shared")) as omac:
-        with_vault(omac)
-        yield omac, valued(omac)
+def shared(house: Omac) -> tuple[Omac, Path]:
+    """Return a host and such a project, for tests that change nothing: every value that they give is refused."""
+    with_vault(house)
+    return house, valued(house)
 
 
 def set_token(omac: Omac, project: Path, value: str = SECRET) -> None:

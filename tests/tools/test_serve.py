@@ -506,9 +506,7 @@ def test_orphans_are_ended_where_bubblewrap_is_missing(omac: Omac) -> None:
 @pytest.mark.full
 def test_an_init_that_a_kill_left_waiting_is_ended(omac: Omac) -> None:
     """A bubblewrap killed with omac while it sets up a namespace leaves an init process; the next start ends it."""
-    project = omac.approved("p")
-    first = omac.serve()
-    first.activate(project)
+    first, _ = omac.online("p")
     reader, writer = os.pipe()
     outer, init = trio.run(held, "omac-gate", reader)
     try:

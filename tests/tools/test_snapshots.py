@@ -31,12 +31,11 @@ def called_often(omac: Omac, times: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
-    """Yield a host whose journal is long enough for snapshots, with an approved skill."""
-    with omac_in(tmp_path_factory.mktemp("busy")) as house:
-        house.approved("shop")
-        called_often(house, WORTH)
-        yield house
+def busy(house: Omac) -> Omac:
+    """Return a host whose journal is long enough for snapshots, with an approved skill."""
+    house.approved("shop")
+    called_often(house, WORTH)
+    return house
 
 
 @pytest.fixture(scope="module")

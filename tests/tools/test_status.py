@@ -12,7 +12,7 @@ import pytest
 from contract.media import needs_bubblewrap
 from polling import eventually
 from real_omac import Omac, Serving
-from started import BARE, LOOP, started
+from started import BARE, looping
 
 KILLED = """\
 import os
@@ -52,9 +52,7 @@ def kill(omac: Omac, run: Serving) -> None:
 def test_a_killed_server_is_not_shown_as_running(omac: Omac) -> None:
     """The text reports a killed server as ended, and nothing as online. The JSON is the fold of the journal, as in a
     replay."""
-    project = omac.approved("shop")
-    server = omac.serve()
-    server.activate(project)
+    server, project = omac.online("shop")
     assert f"pid {server.process.pid}" in omac.ok("status")
     kill(omac, server)
     out = omac.ok("status")
@@ -109,9 +107,7 @@ def test_starts_are_listed_with_and_without_a_server(omac: Omac) -> None:
     """Each living run is listed with its directory; a run that ended in order is not."""
     shop, mail = omac.project("shop"), omac.project("mail")
     omac.approve(shop)
-    first, second = started(omac, shop, LOOP), started(omac, mail, LOOP)
-    for run in (first, second):
-        assert run.line() == "up\n"
+    first, second = looping(omac, shop), looping(omac, mail)
     out = omac.ok("status")
     for run, project in ((first, shop), (second, mail)):
         assert f"pid {run.process.pid}, in {project}" in out
@@ -147,8 +143,7 @@ def test_a_run_of_another_pid_namespace(omac: Omac) -> None:
     project = omac.approved("shop")
     copy = str(omac.folder / "copy")
     omac.ok("journal", "backup", copy)
-    run = started(omac, project, LOOP)
-    assert run.line() == "up\n"
+    run = looping(omac, project)
     apart = ("bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent")
     out = omac.run("status", within=apart).out
     assert f"sidecar echo of {project}: healthy" in out
@@ -182,11 +177,8 @@ def test_a_sandbox_of_another_pid_namespace(omac: Omac) -> None:
 @pytest.mark.full
 def test_a_directory_that_was_moved_while_online(omac: Omac) -> None:
     """A directory moved while online is reported as moved. Each command for it names the one that takes it offline."""
-    project = omac.approved("shop")
-    server = omac.serve()
-    server.activate(project)
-    run = started(omac, project, LOOP)
-    assert run.line() == "up\n"
+    server, project = omac.online("shop")
+    run = looping(omac, project)
     project.rename(omac.root / "elsewhere")
     moved = "  the directory was moved or removed, and is still online\n  try: "
     out = omac.ok("status")

@@ -29,10 +29,7 @@ from omac.services.kernel.checkpointing import WORTH
 
 def test_verify_beside_a_server(omac: Omac) -> None:
     """A journal that a server uses verifies."""
-    project = omac.project("shop", "echo")
-    serving = omac.serve()
-    omac.approve(project, "echo")
-    serving.activate(project)
+    omac.online("shop")
     done = omac.run("audit", "verify")
     assert (done.status, done.err) == (0, "")
     figures = json.loads(omac.ok("audit", "verify", "--json", "--from", "2", "--to", "4"))

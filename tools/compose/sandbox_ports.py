@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.caches import tree
+from omac.adapters.files import journal_in_use
 from omac.adapters.git import layout, user_config
 from omac.adapters.git.launch_inspection import LaunchInspection, inspect_due
 from omac.adapters.git.program import ConfigList
@@ -112,6 +113,7 @@ class SandboxAdapters(SettlingAdapters):
     stop_loading = staticmethod(code_cache.stop)
     now_ns = staticmethod(now_ns)
     user = staticmethod(os.geteuid)
+    distrust = staticmethod(journal_in_use.distrust)
 
     def __init__(self, environment: Mapping[str, str], report: Callable[[str], None]) -> None:
         super().__init__(environment)
@@ -148,28 +150,18 @@ class SandboxAdapters(SettlingAdapters):
 
     def spool(self, run: str = "") -> Spool:
         """Open the spool of the journal in use. Raises Refusal."""
-        from omac.adapters.files.journal_in_use import journal_in_use, spool_of
         from omac.journal.spool import Spool
 
-        return Spool(spool_of(self.state, journal_in_use(self.state, self.environment, run=run)))
+        journal = journal_in_use.journal_in_use(self.state, self.environment, run=run)
+        return Spool(journal_in_use.spool_of(self.state, journal))
 
     def journals(self) -> list[str]:
         """Return the journals that a variable or a run names."""
-        from omac.adapters.files.journal_in_use import journals
-
-        return journals(self.state, self.environment)
+        return journal_in_use.journals(self.state, self.environment)
 
     def known_journals(self) -> dict[str, str]:
         """Return the journals that were ever used, each by the link that leads to it."""
-        from omac.adapters.files.journal_in_use import known_journals
-
-        return known_journals(self.state)
-
-    def distrust(self, link: str) -> None:
-        """Have the journal to which a link leads be believed no more. Raises OSError."""
-        from omac.adapters.files.journal_in_use import distrust
-
-        distrust(link)
+        return journal_in_use.known_journals(self.state)
 
     def background(self, work: Callable[[], None]) -> Background:
         """Begin work in a thread."""

@@ -19,7 +19,7 @@ from typing import cast
 import trio
 
 from omac.adapters.control.contract import ROOT
-from omac.adapters.control.late import LateApp
+from omac.adapters.control.late import ControlUseCases, LateApp
 from omac.adapters.control.server import serve_control
 from omac.adapters.credentials.stores import Choice, SecretStores
 from omac.adapters.facade.limits import FacadeLimits
@@ -252,10 +252,10 @@ class Server:
             self.state.write_token(os.path.join(self._folder, name), token)
         directories = self._directories(for_bridge)
         correlate, claims = partial(secrets.token_hex, 8), DenialClaims(self.engine, self._refusals)
-        app = LateApp(
-            directories, claims, self._status, correlate, self.secrets, receiving(self.engine),
-            bridge_compat=options.bridge_compat,
-        )  # fmt: skip
+        use_cases = ControlUseCases(
+            directories, claims, self._status, correlate, self.secrets, receiving(self.engine), options.bridge_compat
+        )
+        app = LateApp(use_cases)
         owner, status = self._policies.owner, 0
         gate = JournalAccessRecorder(self.engine, self._refusals, self._only_directory(), owner)
         self.engine.observe(directories.notice, gate.notice)

@@ -12,13 +12,15 @@ from real_omac import Omac, Serving, curl
 
 from omac.adapters.control.app import control_app
 from omac.adapters.control.contract import ROOT
+from omac.adapters.control.late import ControlUseCases
 from omac.domain.access.control import CALLS
 from omac.domain.directories.events import ActivationRequested
 
 
 def test_every_endpoint_is_a_call_that_refusals_name() -> None:
     unused: Any = None
-    rules = control_app(unused, unused, unused, unused, unused, unused, bridge_compat=True).url_map.iter_rules()
+    use_cases = ControlUseCases(unused, unused, unused, unused, unused, unused, bridge_compat=True)
+    rules = control_app(use_cases).url_map.iter_rules()
     assert {rule.rule for rule in rules} == {ROOT + call for call in CALLS}
 
 

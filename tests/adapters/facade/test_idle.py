@@ -61,17 +61,13 @@ async def test_idle_connections_starve_nobody(
 
 @pytest.mark.full
 async def test_one_that_begins_to_speak_as_it_must_make_room(
-    build: Callable[..., Awaitable[Any]], read_request: Any, token: str, tmp_path: Path
+    build: Callable[..., Awaitable[Any]], replies: Any, token: str, tmp_path: Path
 ) -> None:
     """A client that needs a place is served at once, even if the idle client sends half a head at that moment. The new
     client does not wait until that head is late."""
     requests: list[tuple[bytes, bytes]] = []
-
-    async def upstream(stream: trio.SocketStream) -> None:
-        requests.append(await read_request(stream))
-        await stream.send_all(OK)
-
-    house = await build(upstream, path=str(tmp_path / "f.sock"), slots=SlotLimits(connections_max=1, strangers_max=0))
+    slots = SlotLimits(connections_max=1, strangers_max=0)
+    house = await build(replies(OK, requests), path=str(tmp_path / "f.sock"), slots=slots)
     for number in range(12):  # Trio chooses the order
         with contextlib.ExitStack() as ends:
             idle, newcomer = (ends.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2))

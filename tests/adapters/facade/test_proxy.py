@@ -180,14 +180,9 @@ async def test_both_directions_stream_at_once(build: Build) -> None:
     assert (await house.gate.until("completed", 2))[1:] == (2, 200, 0, 0)
 
 
-async def test_a_body_behind_its_head_is_not_held_up(build: Build, read_request: Any) -> None:
+async def test_a_body_behind_its_head_is_not_held_up(build: Build, replies: Any) -> None:
     """A client that sends head and body on their own, with the delay of RFC 896, does not wait between the two."""
-
-    async def upstream(stream: trio.SocketStream) -> None:
-        await read_request(stream)
-        await stream.send_all(OK)
-
-    house = await build(upstream)
+    house = await build(replies(OK))
     client = await house.client()
     client.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
     took_s = []

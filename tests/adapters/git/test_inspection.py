@@ -17,12 +17,6 @@ from omac.domain.git.config import parse
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    (tmp_path / "home").mkdir()
-    return tmp_path / "home"
-
-
-@pytest.fixture
 def workdir(tmp_path: Path, home: Path) -> Path:
     return layouts.plain(tmp_path, home)
 

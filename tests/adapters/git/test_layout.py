@@ -18,12 +18,6 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    (tmp_path / "home").mkdir()
-    return tmp_path / "home"
-
-
 def _look(workdir: Path, home: Path, **choices: str) -> Layout:
     return lay_out(str(workdir), GitChoices(**choices), str(home))
 

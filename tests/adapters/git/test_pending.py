@@ -20,12 +20,6 @@ from omac.adapters.git.pending import FOLDER, DueInspection, Pending
 from omac.domain.kernel.refusal import Refusal
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    (tmp_path / "home").mkdir()
-    return tmp_path / "home"
-
-
 class Inspecting(Pending):
     """The records of a state directory, inspected by `inspect` as soon as they are due."""
 

@@ -15,12 +15,6 @@ from omac.adapters.git.refs import is_name, parsed
 from omac.domain.kernel.refusal import Refusal
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    (tmp_path / "home").mkdir()
-    return tmp_path / "home"
-
-
 def _refs(workdir: Path, home: Path) -> dict[str, str]:
     lines = host("git", "for-each-ref", "--format=%(refname) %(objectname)", cwd=workdir, home=home).splitlines()
     return dict(line.split(" ", 1) for line in lines if " " in line)

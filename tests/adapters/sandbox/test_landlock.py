@@ -1,26 +1,22 @@
 """Landlock before bubblewrap (network, scopes) and inside it (the fence), tried out by real processes."""
 
-import atexit
-import functools
 import os
 import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from machine import free_port
+from real_sandbox import NOBODY, SYSTEM_PYTHON, readable_package
 
 import omac
 from omac.adapters.sandbox import landlock
 
 SOURCE = str(Path(omac.__file__).parent.parent)
-NOBODY = 65534
-SYSTEM_PYTHON = "/usr/bin/python3"
 EPERM, EACCES, EXDEV = 1, 13, 18
 
 pytestmark = pytest.mark.skipif(landlock.abi() < landlock.SCOPE_ABI, reason="needs Linux 6.12 (Landlock ABI 6)")
@@ -149,16 +145,6 @@ def user(request: pytest.FixtureRequest) -> int:
     return uid
 
 
-@functools.cache
-def package() -> str:
-    """Return a copy of omac that every user can read."""
-    folder = tempfile.mkdtemp(prefix="omac-package-")
-    os.chmod(folder, 0o755)
-    shutil.copytree(SOURCE + "/omac", folder + "/omac", ignore=shutil.ignore_patterns("__pycache__"))
-    atexit.register(shutil.rmtree, folder)
-    return folder
-
-
 @pytest.fixture
 def tree(user: int) -> Iterator[Path]:
     """Yield a folder that `user` owns, with a repository and a worktree in it."""
@@ -181,7 +167,7 @@ def fenced(tree: Path, user: int, folders: list[str], what: str, place: str) -> 
     """Return the errno of `what` at the path `place` below the tree, with a fence around `folders`, if any."""
     paths = tuple(str(tree / folder) for folder in folders)
     do = f"H = {str(tree / 'home')!r}; P = {str(tree / place)!r}; {what}"
-    line = [SYSTEM_PYTHON, "-I", "-S", "-c", CHILD, package(), f"landlock.fence({paths!r})", do]
+    line = [SYSTEM_PYTHON, "-I", "-S", "-c", CHILD, readable_package(), f"landlock.fence({paths!r})", do]
     drop = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"] if user else []
     done = subprocess.run([*drop, *line], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
@@ -311,7 +297,7 @@ def in_bubblewrap(tree: Path, user: int, inside: list[str], do: str) -> int:
         "-S",
         "-c",
         CHILD,
-        package(),
+        readable_package(),
         f"landlock.fence(({str(tree / GIT[0])!r},))",
         do,
     ]

@@ -1,7 +1,5 @@
 """The sandbox without namespaces: acts of a confined process on the host, as root and as nobody."""
 
-import atexit
-import functools
 import json
 import os
 import shutil
@@ -14,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_sandbox import NOBODY, SYSTEM_PYTHON, readable_package
 
-import omac
 from omac.adapters.sandbox import landlock, landlock_only
 from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, Policy, ordered
 
-SOURCE = Path(omac.__file__).parent
-NOBODY = 65534
-SYSTEM_PYTHON = "/usr/bin/python3"
 EPERM, ENOENT, EACCES, EXDEV, EAFNOSUPPORT = 1, 2, 13, 18, 97
 
 needs_landlock = pytest.mark.skipif(landlock.abi() < landlock_only.ABI_MIN, reason="needs Linux 6.12 (Landlock ABI 6)")
@@ -111,7 +106,7 @@ class World:
             "fence": [],
         } | asked
         drop = ["setpriv", "--reuid", str(self.uid), "--regid", str(self.uid), "--clear-groups"] if self.uid else []
-        line = [*drop, SYSTEM_PYTHON, "-I", "-S", "-c", ENTER, package(), json.dumps(policy), how, *program]
+        line = [*drop, SYSTEM_PYTHON, "-I", "-S", "-c", ENTER, readable_package(), json.dumps(policy), how, *program]
         environment = {
             "PATH": "/usr/bin:/bin",
             "HOME": str(self.temporary),
@@ -132,16 +127,6 @@ class World:
         errnos = [int(word) for word in done.stdout.split()]
         assert 255 not in errnos, done.stderr
         return errnos
-
-
-@functools.cache
-def package() -> str:
-    """Return a copy of omac that every user can read."""
-    folder = tempfile.mkdtemp(prefix="omac-package-")
-    os.chmod(folder, 0o755)
-    shutil.copytree(SOURCE, f"{folder}/omac", ignore=shutil.ignore_patterns("__pycache__"))
-    atexit.register(shutil.rmtree, folder)
-    return folder
 
 
 @pytest.fixture(params=[0, NOBODY], ids=["root", "nobody"])
