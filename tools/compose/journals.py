@@ -106,12 +106,16 @@ def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
     spool = state.spool(path)
     if waiting := waiting_in(spool):
         try:
-            inbox = inbox_of(state, host_id(state), path)
-            with closing(_opened(state, path, "")) as journal:
-                _take_in(inbox, journal, state)
+            _take_in_at(state, path)
         except Refusal as refusal:
             _log.warning("what is in %s is not shown (%s): %s", spool, counted(len(waiting), "record"), refusal.message)
     return ReadJournal(path, mark_of(state, path), keys_of(state, path))
+
+
+def take_in(environment: Mapping[str, str]) -> None:
+    """Have the journal in use take in what waits in its spool. Raises Refusal."""
+    state = StateDir.of(environment)
+    _take_in_at(state, state.journal_in_use(environment, None))
 
 
 def read_if_any(state: StateDir, path: str) -> ReadJournal | None:
@@ -183,6 +187,12 @@ def require_left(reader: Reader, position: int) -> None:
     last, at = reader.pruned_to()
     if 0 < position < last:
         raise pruned_refusal(position, last, day_of(at), reader.path)
+
+
+def _take_in_at(state: StateDir, path: str) -> None:
+    inbox = inbox_of(state, host_id(state), path)
+    with closing(_opened(state, path, "")) as journal:
+        _take_in(inbox, journal, state)
 
 
 def _take_in(inbox: Inbox, journal: "Journal", state: StateDir) -> None:

@@ -16,6 +16,7 @@ from omac.adapters.git.tree import walk
 from omac.adapters.sandbox import backends, baseline, program, protected
 from omac.adapters.sandbox.placeholders import Placeholders
 from omac.domain.kernel import state_paths
+from omac.domain.kernel.refusal import Refusal
 from omac.tools.compose.clock import now_ns
 from omac.tools.compose.settling_ports import SettlingAdapters
 from omac.tools.hotpath import code_cache
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from omac.domain.sandbox.request import SandboxRequest
     from omac.journal.spool import Spool
     from omac.services.sandbox import ports
+
+SPOOLED_MAX = 1_500  # records that wait, three of a launch: to take them in takes a second
 
 
 class _Git:
@@ -154,6 +157,20 @@ class SandboxAdapters(SettlingAdapters):
 
         journal = journal_in_use.journal_in_use(self.state, self.environment, run=run)
         return Spool(journal_in_use.spool_of(self.state, journal))
+
+    def relieve_spool(self) -> None:
+        """Have the journal in use take in what waits in its spool, where launches alone have filled that. What fails is
+        left for the next command that needs the journal, which reports it."""
+        from omac.journal.spool import waiting_in
+
+        try:
+            journal = journal_in_use.journal_in_use(self.state, self.environment)
+            if len(waiting_in(journal_in_use.spool_of(self.state, journal))) >= SPOOLED_MAX:
+                from omac.tools.compose.journals import take_in
+
+                take_in(self.environment)
+        except (Refusal, OSError):
+            pass
 
     def journals(self) -> list[str]:
         """Return the journals that a variable or a run names."""

@@ -139,6 +139,8 @@ def _run(request: SandboxRequest) -> int:
     status = launch(request, ports, listing)
     if not request.harness:  # which loads more, and takes its time anyway
         code_cache.keep()
+    if not request.run:  # else its omac does so
+        ports.relieve_spool()
     return status
 
 
