@@ -66,7 +66,6 @@ class GitWatch:
 
     def __init__(self, record: Record, quarantine: Quarantine) -> None:
         assert record.baseline is not None
-        self._record = record
         self._projects = record.projects
         self._folders = record.folders
         self._quarantine = quarantine

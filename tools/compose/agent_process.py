@@ -25,8 +25,8 @@ class Inner:
     """A command that has begun, to the end of `ended`. Make it in a Trio task."""
 
     def __init__(self, child: subprocess.Popen[bytes], terminal: Terminal, *, sandboxed: bool = False) -> None:
-        """`terminal` is from before the child could take it. `sandboxed`: the child is the omac
-        that launches the command, and inspects what that left."""
+        """`terminal` is from before the child could take it. `sandboxed`: the child is the omac that launches the
+        command, and inspects what that left."""
         self._child = child
         self._watch = os.pidfd_open(child.pid)  # before a signal finds that it has ended, and frees its pid
         self._terminal = terminal
