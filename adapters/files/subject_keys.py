@@ -19,9 +19,9 @@ from omac.adapters.files.signing_keys import turn_at
 from omac.domain.kernel.ids import WorkdirId
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.folders import make_private
-from omac.journal.subject_ciphers import REMEMBERED_MAX
 
 KEY_BYTES = 32
+REMEMBERED_MAX = 10_000  # directories
 ID_DIGITS = 64
 KEYS_MAX = 1_000  # of one directory
 LINE_BYTES = 65

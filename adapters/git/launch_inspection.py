@@ -302,14 +302,14 @@ def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
 def _grouped(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings, with one in the place of many files of a folder and a group, and in the place of those that
     CMake writes all over its build folder."""
-    from collections import Counter
-
     from omac.adapters.git.inspection import Finding
     from omac.domain.sandbox.autorun_files import describe_build, describe_group
 
     built: dict[str, str] = {}
     places = [_place(finding, built) for finding in findings]
-    files, whole = Counter(places), set(built.values())
+    files, whole = dict.fromkeys(places, 0), set(built.values())
+    for place in places:
+        files[place] += 1
     shown: dict[tuple[str, str], Finding] = {}
     for finding, place in zip(findings, places, strict=True):
         folder, who = place

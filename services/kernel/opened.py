@@ -60,6 +60,11 @@ class OpenedJournal(Execution):
             raise refusal
         return self._up_to_now()
 
+    def hold_system(self) -> None:
+        """Have the present system in memory before snapshots go: where segments cannot be read, nothing else has it.
+        Raises Refusal."""
+        self._up_to_now()
+
     def leave_snapshot(self) -> None:
         """Keep one of the present where segments are sealed: the next command needs none of them for a state, and their
         files may be lost by then. What was done is done, whatever keeps it from that."""

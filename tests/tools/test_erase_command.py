@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from contract.launches import Program
+from polling import eventually
 from real_omac import Omac, Serving, curl, omac_in
 from started import looping
 from tiers import some
@@ -406,7 +407,7 @@ def test_a_launch_that_was_killed(host: Omac) -> None:
     assert "runs in a sandbox" in refused.err
     started.end(signal.SIGKILL)
     assert "private-argument" in host.ok("status", "--json")
-    host.ok("erase", str(shop), "--yes")
+    eventually(lambda: host.run("erase", str(shop), "--yes").status == 0, 10.0, "an erasure: its processes are gone")
     assert "private-argument" not in host.ok("status", "--json") + host.ok("audit", "--json")
     host.ok("status")
     assert not in_state(host)

@@ -74,6 +74,8 @@ class Erasing:
         """Erase it. What was killed goes on from any step when it is asked for again."""
         subject = planned.subject
         self._require_taken_in(planned.rows.path)
+        if planned.rows.unread:
+            self._carrier.hold_system()
         keys = ids_of(self.keys.own(subject))
         self._execute(erasure.RequestErasure(subject, keys), subject)
         self.keys.destroy(subject)
