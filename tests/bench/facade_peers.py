@@ -105,7 +105,8 @@ import (
 func main() {
 	skill, _ := url.Parse("http://127.0.0.1:" + os.Args[2])
 	transport := &http.Transport{MaxIdleConns: 1024, MaxIdleConnsPerHost: 1024, DisableCompression: true}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(skill) }, Transport: transport}
+	proxy := httputil.NewSingleHostReverseProxy(skill)
+	proxy.Transport = transport
 	panic(http.ListenAndServe("127.0.0.1:"+os.Args[1], proxy))
 }
 """
