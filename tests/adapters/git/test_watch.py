@@ -69,11 +69,20 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 def _is_harmless(path: Path) -> bool:
     """Return whether settings exist again, without those that were planted."""
-    return path.exists() and "evil" not in path.read_text()
+    text = _text_of(path)
+    return text is not None and "evil" not in text
 
 
 def _is_pointer(path: Path) -> bool:
-    return path.is_file() and "set-aside" in path.read_text()
+    return "set-aside" in (_text_of(path) or "")
+
+
+def _text_of(path: Path) -> str | None:
+    """Return the text of a file; None while there is none, as in the middle of being set aside."""
+    try:
+        return path.read_text()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return None
 
 
 # what it does, and when it is undone
