@@ -28,7 +28,7 @@ FIRST_SECONDS_MAX = 20.0  # of the one at launch: what it does not reach counts 
 
 
 def note(record: Record) -> Baseline:
-    """Return what is there at launch, in the projects and the git folders that the program will be able to write."""
+    """Return the state at launch of the projects and the git folders that the program will be able to write."""
     for copy in record.copies:
         copy.note()
     record.closed = {path: birth for path in record.closed if (birth := birth_of(path))}

@@ -1,7 +1,7 @@
 """The temporary folder of a program that has no namespaces, and so none of its own: it lies among those of the host.
 
-A launch keeps its folder locked (flock(2)), and removes it at its end. One that nobody has locked is of a launch that
-was killed: the next launch removes it. Folders of other users stay, and so do those that their file system cannot lock.
+A launch keeps its folder locked (flock(2)), and removes it at its end. A folder without a lock is of a launch that was
+killed: the next launch removes it. Folders of other users stay, and so do those that their file system cannot lock.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class TemporaryFolder:
 
 
 def _locked(folder: str) -> int:
-    """Return the descriptor that keeps a new folder locked; -1 where another launch took it for one that nobody has.
-    Raises OSError."""
+    """Return the descriptor that keeps a new folder locked; -1 where another launch has removed it as
+    ownerless. Raises OSError."""
     try:
         descriptor = os.open(folder, FOLDER_FLAGS)
     except FileNotFoundError:

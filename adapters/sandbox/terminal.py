@@ -59,7 +59,7 @@ class Terminal:
     def stop_with(self, pid: int) -> None:
         """Stop omac, since this process has stopped, until a shell lets the job go on; then both do. A process group
         of the process' own, as a shell's, has the foreground again then."""
-        self.pass_foreground(pid, to_it=False)  # whoever launched omac looks for it there
+        self.pass_foreground(pid, to_it=False)  # where the shell that launched omac looks for it
         os.kill(os.getpid(), _signal.SIGSTOP)
         self.pass_foreground(pid, to_it=True)
         try:
