@@ -18,7 +18,7 @@ PACKAGES = ("domain", "journal", "projections", "services", "adapters", "tools")
 APPENDS = ("commit", "save", "insert_events", "submit", "submit_soon")  # methods that make events durable
 APPENDING = {
     "journal/application.py": {"insert_events"},
-    "journal/group_commit.py": {"commit"},
+    "journal/commit_thread.py": {"commit"},
     "services/kernel/engine.py": {"submit", "submit_soon"},
     "services/kernel/opened.py": {"commit"},
 }
@@ -130,6 +130,7 @@ def test_the_import_contract_protects_writer_and_recorder() -> None:
     """import-linter enforces the contract (`./test`); this test only checks that it was not opened."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (door,) = [contract for contract in contracts if contract["type"] == "protected"]
-    assert {"omac.journal.group_commit", "omac.journal.sql_recorder"} <= set(door["protected_modules"])
+    writers = {f"omac.journal.{name}" for name in ("group_commit", "commit_thread", "sql_recorder")}
+    assert writers <= set(door["protected_modules"])
     assert set(door["allowed_importers"]) == {"omac.journal", "omac.services.kernel"}
     assert not door.get("ignore_imports")

@@ -22,7 +22,8 @@ from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, StreamId, TokenDigest, key_of, namespace_beside, server_namespace
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
-from omac.journal.group_commit import Answered, Late, Writer
+from omac.journal.commit_thread import Answered, Late
+from omac.journal.group_commit import Writer
 from omac.journal.problem_log import ProblemLog
 from omac.journal.snapshot_store import SnapshotStore
 from omac.services.kernel.execution import Execution

@@ -25,7 +25,7 @@ from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.scrub import SPELLING_CHARS_MAX, cut, scrub, scrub_text
 from omac.journal.application import Journal
-from omac.journal.group_commit import Late
+from omac.journal.commit_thread import Late
 from omac.journal.judgement import Conflict
 
 State = TypeVar("State")

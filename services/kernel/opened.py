@@ -19,8 +19,8 @@ from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import CommitGroup, Journal
+from omac.journal.commit_thread import Late
 from omac.journal.file import is_of_segment
-from omac.journal.group_commit import Late
 from omac.journal.judgement import Conflict
 from omac.journal.snapshot_store import SnapshotStore
 from omac.projections.access.tokens import TokenIndex

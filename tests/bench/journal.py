@@ -18,7 +18,7 @@ from omac.adapters.files.state import StateDir
 from omac.domain.access.access import AccessRequested
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause, Draft, Recorded
-from omac.journal import group_commit
+from omac.journal import commit_thread, group_commit
 from omac.journal.opening import open_journal
 from omac.projections.system import System
 from omac.tools.entry import GC_OBJECTS
@@ -27,7 +27,7 @@ TASKS = 256
 SECONDS = 5.0
 ROUNDS = 3
 TABLES = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name IN ('event', 'leaf')"
-GROUPED = group_commit.BATCH_MAX
+GROUPED = commit_thread.BATCH_MAX
 EVENT = AccessRequested("/home/user/projects/acme-web", "slack", "slack", None, "POST", "/v1/channels/general/messages")
 
 
@@ -74,7 +74,7 @@ async def appends(
 
     `batch_max` 1 is a commit, and a flush of the disk, for each event.
     """
-    group_commit.BATCH_MAX = batch_max
+    commit_thread.BATCH_MAX = batch_max
     keys = partial(StateDir(str(path.absolute()) + ".state").subject_keys, str(path))
     journal = open_journal(str(path.absolute()), "bench", time.time_ns, keys=keys)
     system = System()

@@ -12,7 +12,7 @@ from contract.live import Live
 from polling import until
 
 from omac.domain.kernel.event import Cause
-from omac.journal import group_commit
+from omac.journal import commit_thread, group_commit
 from omac.journal.application import Journal
 
 CAUSE = Cause("agent")
@@ -79,7 +79,7 @@ async def test_checks_are_few_while_commits_follow(live: Live, journal: Journal)
         async with commits_follow(live):
             began = time.monotonic()
             await trio.sleep(BUSY_S)
-            most = (time.monotonic() - began) / group_commit.BUSY_POLL_S + 1
+            most = (time.monotonic() - began) / commit_thread.BUSY_POLL_S + 1
             assert live.batches > 2 * most
             assert 1 <= checks.call_count <= most
         count = checks.call_count
@@ -91,8 +91,8 @@ async def test_the_log_is_moved_while_commits_follow(
     live: Live, journal: Journal, monkeypatch: pytest.MonkeyPatch, watched: bool
 ) -> None:
     """The writer moves the log into the file between commits; else it would grow until a commit has to wait for it."""
-    monkeypatch.setattr(group_commit, "CHECKPOINT_EVENTS", 5)
-    monkeypatch.setattr(group_commit, "WATCHED_POLL_S", 0.2)
+    monkeypatch.setattr(commit_thread, "CHECKPOINT_EVENTS", 5)
+    monkeypatch.setattr(commit_thread, "WATCHED_POLL_S", 0.2)
     moved = mock.Mock(wraps=journal.store.checkpoint)
     with mock.patch.object(journal.store, "checkpoint", moved):
         async with commits_follow(live, watched=watched):

@@ -32,7 +32,7 @@ from polling import until
 
 from omac.domain.kernel.event import Cause, Draft, Recorded
 from omac.domain.kernel.refusal import Refusal
-from omac.journal import group_commit
+from omac.journal import commit_thread, group_commit
 from omac.journal.application import Journal
 from omac.journal.judgement import Conflict
 
@@ -49,7 +49,7 @@ async def live(journal: Journal, nursery: trio.Nursery) -> Live:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the writer give up on a locked store, and try again, after moments. Must come before `journal`."""
     monkeypatch.setattr("omac.journal.store.BUSY_MS", 20)
-    monkeypatch.setattr("omac.journal.group_commit.RETRY_S", 0.05)
+    monkeypatch.setattr("omac.journal.commit_thread.RETRY_S", 0.05)
 
 
 async def start(
@@ -164,7 +164,7 @@ async def test_fewer_transactions_than_appends(live: Live, journal: Journal) -> 
 
 async def test_a_batch_has_a_bound(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More callers than a transaction may hold are committed in several transactions, in the order they came."""
-    monkeypatch.setattr(group_commit, "BATCH_MAX", 3)
+    monkeypatch.setattr(commit_thread, "BATCH_MAX", 3)
     holder = lock(path)
     for number in range(20):
         live.writer.submit_soon([called(str(number))], CAUSE)
@@ -353,14 +353,14 @@ FULL = """
     from polling import until
     from omac.domain.kernel.event import Cause
     from omac.domain.kernel.refusal import Refusal
-    from omac.journal import group_commit
+    from omac.journal import commit_thread
     from omac.journal.opening import open_journal
 
     folder = sys.argv[1]
-    group_commit.CHECKPOINT_EVENTS, group_commit.RETRY_S = 5, 0.05
+    commit_thread.CHECKPOINT_EVENTS, commit_thread.RETRY_S = 5, 0.05
     result = {"refused": []}
     failures = []
-    group_commit.ProblemLog.met = lambda _, problem: failures.append(problem)  # what is met, be it logged or not
+    commit_thread.ProblemLog.met = lambda _, problem: failures.append(problem)  # what is met, be it logged or not
 
     async def main():
         journal = open_journal(folder + "/journal.db", "run", count(1).__next__)
@@ -640,10 +640,10 @@ async def test_a_last_try_before_it_ends(
     live: Live, journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Outcomes that could not be written are tried once more at the end, however soon after the last try."""
-    monkeypatch.setattr("omac.journal.group_commit.RETRY_S", 60)
+    monkeypatch.setattr("omac.journal.commit_thread.RETRY_S", 60)
     holder = lock(path)
     live.writer.submit_soon([called("soon")], CAUSE)
-    await until(lambda: bool(live.writer._owed))
+    await until(lambda: bool(live.writer._thread._owed))
     holder.close()
     live.stop()
     await live.ended.wait()

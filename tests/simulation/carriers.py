@@ -276,8 +276,8 @@ def _quick() -> Iterator[None]:
             remove(self, names)
 
     with (
-        mock.patch("omac.journal.group_commit.RETRY_S", 0.002),
-        mock.patch("omac.journal.group_commit.POLL_S", 0.002),
+        mock.patch("omac.journal.commit_thread.RETRY_S", 0.002),
+        mock.patch("omac.journal.commit_thread.POLL_S", 0.002),
         mock.patch("omac.services.kernel.engine.RETRY_S", 0.002),
         mock.patch.object(inbox.Pass, "remove", remove_if_alive),
     ):
