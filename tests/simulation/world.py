@@ -129,7 +129,7 @@ async def world(restarts: RestartPolicy = EAGER) -> AsyncIterator[World]:
             sent, received = trio.open_memory_channel[Ready](1)
             nursery.start_soon(server.run, sent.send_nowait)
             yield World(folder, mark, server, await received.receive())
-            server.stop("the test is over")
+            server.ending.ask("the test is over")
     finally:
         shutil.rmtree(folder)
 

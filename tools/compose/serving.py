@@ -9,7 +9,6 @@ import contextlib
 import logging
 import os
 import secrets
-import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
@@ -57,9 +56,9 @@ from omac.services.kernel.refusals import Refusals
 from omac.services.kernel.witnessing import Witnessing
 from omac.services.sidecars.supervision import Supervision
 from omac.services.skills.registrar import Registrar
-from omac.tools.compose.agent_process import OF_THE_TERMINAL, Inner
 from omac.tools.compose.approved_copies import keep_pruned, prune_copies
 from omac.tools.compose.command_context import changing_of
+from omac.tools.compose.ending import STALL_S, Ending
 from omac.tools.compose.endpoints import Ready, flat_variables, inherited, variables
 from omac.tools.compose.journals import inbox_of, snapshots_of, to_serve
 from omac.tools.compose.listening import Listening
@@ -77,9 +76,6 @@ from omac.tools.terminal.version import VERSION
 
 _log = logging.getLogger("omac.serve")
 
-STOP_S = 15.0  # for directories to go offline in order; after that their processes are killed
-HURRY_S = 2.0  # the same when asked to stop twice
-STALL_S = 1.0  # that one record may take after that
 DESCRIPTORS_MAX = 1 << 20  # where the system sets no limit
 
 
@@ -118,16 +114,9 @@ class Server:
         self._folders = DiskSkillFolders(environment)
         self._resources = contextlib.ExitStack()
         self._watches = self._resources.enter_context(contextlib.ExitStack())
-        self._stop = trio.Event()
-        self._stopped_by = signal.SIGTERM
-        self._inner: Inner | None = None
+        self.ending = Ending()
         self._waiting = waiting
         self.bridge_base = self.witness_base = ""  # where bridges and other omacs reach it, once it is ready
-        self._why = ""
-        self._supervision: Supervision | None = None
-        self._stop_within_s = STOP_S
-        self._offline = trio.CancelScope(shield=True)  # taking directories offline
-        self._patience = trio.CancelScope()  # the same for a journal that stalls meanwhile
         self._descriptors_max = DESCRIPTORS_MAX
         self._writing = trio.CancelScope(shield=True)  # whatever ends the rest, how it ended is still recorded
 
@@ -138,10 +127,10 @@ class Server:
         try:
             self._prepare_sandbox()
             async with trio.open_nursery() as signals:
-                await signals.start(self._watch_signals)
+                await signals.start(self.ending.watch_signals)
                 async with trio.open_nursery() as outermost:
                     await outermost.start(self._keep_writing)
-                    outermost.start_soon(self._end_stalls)
+                    outermost.start_soon(self.ending.refuse_stalled, self.engine.refuse_waiting)
                     try:
                         status = await self._run_reactors(ready, activated)
                     finally:
@@ -152,32 +141,6 @@ class Server:
             self._resources.close()
             self.journal.close()
         return status
-
-    def stop(self, why: str, number: signal.Signals = signal.SIGTERM) -> None:
-        """Ask the server to end in order, its agent by this signal; asked twice, it waits for nobody. Then agent and
-        sidecars are killed, and what ends is still recorded."""
-        if self._inner is not None:
-            self._inner.end(number)
-        if self._stop.is_set():
-            self._stop_within_s = HURRY_S
-            self._set_patience(min(self._offline.deadline, trio.current_time() + HURRY_S))
-            if self._supervision is not None:
-                self._supervision.hurry()
-        else:
-            self._stopped_by = number
-        self._why = self._why or why
-        self._stop.set()
-
-    def _set_patience(self, deadline: float) -> None:
-        self._offline.deadline = self._patience.deadline = deadline
-
-    async def _end_stalls(self) -> None:
-        """Let no caller wait for a journal that stalls, once directories should be offline: else omac never ends."""
-        with self._patience:
-            await trio.sleep_forever()
-        while True:
-            self.engine.refuse_waiting(STALL_S)
-            await trio.sleep(STALL_S)
 
     async def _keep_writing(self, task_status: trio.TaskStatus[None]) -> None:
         with self._writing:
@@ -199,7 +162,7 @@ class Server:
             self.engine, self._folders, self._frozen, self._credentials, options.harness, self._policies,
             self._environment, GitRepositories(),
         )  # fmt: skip
-        self._supervision = supervision = Supervision(
+        self.ending.supervision = supervision = Supervision(
             self.engine, sidecars, self._folders, self._frozen, self._credentials, options.harness.name,
             registrar.is_approved, options.restarts,
         )  # fmt: skip
@@ -221,9 +184,9 @@ class Server:
                 reactors.cancel_scope.cancel()
         except BaseExceptionGroup as problems:
             if refusals := problems.subgroup(Refusal):  # a port is taken, say: this run ends before it served
-                self._why = str(innermost(refusals))
+                self.ending.fail(str(innermost(refusals)))
                 with contextlib.suppress(Refusal):  # the journal itself may be what failed
-                    await self._record(runs.Stop(self._why))
+                    await self._record(runs.Stop(self.ending.why))
             raise
         self._watches.close()  # now: the kernel takes its time for it
         await self._intake.take_in()  # how what was launched ended
@@ -232,7 +195,7 @@ class Server:
             await self._refusals.flush()
             await self._checkpoints.sign_last()
             await self._witnessing.deliver()
-        await self._record(runs.Stop(self._why or "its agent ended"))
+        await self._record(runs.Stop(self.ending.why))
         return status
 
     async def _settle_lost(self) -> None:
@@ -271,22 +234,21 @@ class Server:
                     self.state.point_current(self._run)
                 surfaces.start_soon(retried, "run folder", partial(self._keep_folder, surfaces, listening, facade, app))
                 self._loading.begin(app, surfaces)
-                manifest = await first(partial(self._activate, directories), self._stop.wait)
-                if not self._stop.is_set():
+                manifest = await first(partial(self._activate, directories), self.ending.asked.wait)
+                if not self.ending.asked.is_set():
                     if manifest is not None:
                         activated(manifest)
                     ready(endpoints)
                     readiness.notify_ready(self._environment)
                     await self._loading.finish(app, surfaces)
-                if not self._stop.is_set():  # nor meanwhile
+                if not self.ending.asked.is_set():  # nor meanwhile
                     status = await self._run_inner(for_bridge, manifest)
                 elif options.launch is not None:  # it was not even begun
-                    status = 128 + self._stopped_by
+                    status = 128 + self.ending.by
             finally:  # tokens die first, and who waits gets an answer while there is still somebody to give it
                 gate.stop()
-                self._set_patience(trio.current_time() + self._stop_within_s)
-                with self._offline:
-                    await directories.deactivate_all(self._why or "its agent ended")
+                with self.ending.offline():
+                    await directories.deactivate_all(self.ending.why)
             surfaces.cancel_scope.cancel()
         return status
 
@@ -349,18 +311,18 @@ class Server:
         """Run what is to be launched to its end; `manifest` is that of the one directory of a run beside the server."""
         launch = self._options.launch
         if launch is None:
-            await self._stop.wait()
+            await self.ending.asked.wait()
             return 0
         seen = launch.sees(ready)
         flat = flat_variables(manifest, seen) if manifest and self._options.beside else {}
         extra = flat | variables(self._options.harness, seen) | launch.variables
-        self._inner = await launch.start(self._waiting, ready, inherited(self._environment) | extra, list(extra))
-        if self._stop.is_set():  # meanwhile
-            self._inner.end(self._stopped_by)
+        self.ending.inner = await launch.start(self._waiting, ready, inherited(self._environment) | extra, list(extra))
+        if self.ending.asked.is_set():  # meanwhile
+            self.ending.inner.end(self.ending.by)
         try:
-            return await self._inner.ended()
+            return await self.ending.inner.ended()
         finally:
-            self._inner = None
+            self.ending.inner = None
             launch.remove_settings(ready)
 
     async def _status(self, listener: Listener) -> Status:
@@ -368,16 +330,6 @@ class Server:
         await self.engine.catch_up_for_reading()
         status = status_of(self.engine.system)
         return status if listener == "socket" else narrowed(status, self._options.roots)
-
-    async def _watch_signals(self, task_status: trio.TaskStatus[None]) -> None:
-        with trio.open_signal_receiver(*OF_THE_TERMINAL, signal.SIGTERM, signal.SIGHUP) as signals:
-            task_status.started()
-            async for raw in signals:
-                number = signal.Signals(raw)
-                if self._inner is not None and number in OF_THE_TERMINAL:
-                    self._inner.interrupt(number)
-                else:
-                    self.stop(f"asked by {number.name}", number)
 
     async def _record_start(self) -> None:
         pid, options = os.getpid(), self._options
