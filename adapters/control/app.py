@@ -18,8 +18,10 @@ from omac.domain.kernel.refusal import Reason, Refusal
 from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.domain.skills.values import shown
 from omac.services.access.receiving import Delivery, Receiving
+from omac.services.directories.control_call import Caller
+from omac.services.directories.locking import StoreLocking
 from omac.services.directories.manifest import as_compat
-from omac.services.directories.requests import Caller, Directories
+from omac.services.directories.requests import Directories
 from omac.services.guard.claims import DenialClaim, DenialClaims
 from omac.services.ports import VaultKeys
 
@@ -37,7 +39,7 @@ def control_app(use_cases: ControlUseCases) -> QuartTrio:
         _add_session(app)
     _add_claims(app, use_cases.claims, correlate)
     _add_witness(app, use_cases.receiving, correlate)
-    _add_unlock(app, directories, correlate, use_cases.keys)
+    _add_locking(app, use_cases.locking, correlate, use_cases.keys)
     _add_readings(app, directories, use_cases.status)
     _add_refusals(app)
     return app
@@ -99,7 +101,7 @@ def _add_witness(app: QuartTrio, receiving: Receiving, correlate: Callable[[], s
         return _json(await receiving.receive(delivery, correlate()))
 
 
-def _add_unlock(app: QuartTrio, directories: Directories, correlate: Callable[[], str], keys: VaultKeys) -> None:
+def _add_locking(app: QuartTrio, locking: StoreLocking, correlate: Callable[[], str], keys: VaultKeys) -> None:
     @app.post(ROOT + "unlock")
     async def unlock() -> Response:
         caller = Caller(_listener(), correlate())
@@ -111,14 +113,14 @@ def _add_unlock(app: QuartTrio, directories: Directories, correlate: Callable[[]
             if key is not None:
                 keys.renew_vault_key(key) if renews else keys.give_vault_key(key)
 
-        return _json({"dirs": await directories.unlock(caller, open_store)})
+        return _json({"dirs": await locking.unlock(caller, open_store)})
 
     @app.post(ROOT + "lock")
     async def lock() -> Response:
         caller = Caller(_listener(), correlate())
         if caller.listener != "socket":
             raise Refusal("unauthorized", "only the private socket may lock a store", fix=["omac vault lock"])
-        was_open = await directories.lock(caller, keys.forget_vault_key)
+        was_open = await locking.lock(caller, keys.forget_vault_key)
         return _json({"forgotten": was_open, "opened_by": keys.opened_by()})
 
 

@@ -13,6 +13,7 @@ import trio
 
 from omac.domain.access.control import Listener
 from omac.services.access.receiving import Receiving
+from omac.services.directories.locking import StoreLocking
 from omac.services.directories.requests import Directories
 from omac.services.guard.claims import DenialClaims
 from omac.services.kernel.threads import run_in_thread
@@ -28,6 +29,7 @@ class ControlUseCases:
     checkpoints of other journals. `bridge_compat`: an agent's bridge gets the JSON of the Go omac."""
 
     directories: Directories
+    locking: StoreLocking
     claims: DenialClaims
     status: Callable[[Listener], Awaitable[object]]
     correlate: Callable[[], str]

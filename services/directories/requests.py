@@ -3,18 +3,16 @@
 Routing tokens are minted here and live in memory only; the journal and the projections know their digests.
 """
 
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-import msgspec
 import trio
 
 from omac.domain.access import control
-from omac.domain.access.control import Action, ControlCalled, ControlRefused, Listener, Locking, VaultLocked
+from omac.domain.access.control import Action
 from omac.domain.directories import directory
 from omac.domain.directories.directory import Directory
 from omac.domain.directories.events import (
@@ -30,6 +28,7 @@ from omac.domain.kernel.event import Cause, Event, Recorded
 from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal, quoted, stopping
 from omac.domain.kernel.terminal_escaping import printable
+from omac.services.directories.control_call import Caller, ControlCall
 from omac.services.directories.manifest import Manifest, Reach, described, manifest_of, shared_skills
 from omac.services.directories.online import is_outdated, online_directories
 from omac.services.kernel.engine import Engine
@@ -43,7 +42,6 @@ ANSWER_S = 3.0  # for the skills of a directory to become ready before its manif
 SHARED_S = 1.0  # for those that all directories share, on top
 RECORD_S = 2.0  # for the journal to take a deactivation, which holds at once, before it is answered
 OFFLINE_S = 15.0  # for what runs in a directory to end before its deactivation is answered
-DIRECTORY_MAX = 1_024  # characters of a refused directory that are recorded
 ONLINE_MAX = 256  # directories that bridges bring online at one time: an agent makes as many as it likes
 
 
@@ -53,13 +51,6 @@ class Deactivation(NamedTuple):
 
     dir: str
     recorded: bool
-
-
-class Caller(msgspec.Struct, frozen=True):
-    """A caller: the listener that it uses, and the id that links all records that follow from its request."""
-
-    listener: Listener
-    correlation: str
 
 
 @dataclass(eq=False, repr=False)
@@ -85,7 +76,7 @@ class Directories:
         Callers for one directory share one activation. Raises Refusal: bad-request, directory-missing,
         not-a-directory, outside-roots, activation-failed, directory-offline (taken offline meanwhile).
         """
-        async with _ControlCall(self, "activate", path, caller) as call:
+        async with self._call("activate", path, caller) as call:
             if session is not None:
                 self._check_session(session, caller)
             canonical = await self._folders.canonical(path, self._roots)
@@ -105,7 +96,10 @@ class Directories:
                 await self._grant(stream, partial(directory.AdmitSession, session), canonical, call)
             return self._manifest(self._state(stream), session, caller)
 
-    async def _bring_online(self, stream: StreamId, canonical: str, call: "_ControlCall") -> bool:
+    def _call(self, action: Action, path: str, caller: Caller) -> ControlCall:
+        return ControlCall(self._engine, self._refusals, action, path, caller, lambda: self._stopping)
+
+    async def _bring_online(self, stream: StreamId, canonical: str, call: ControlCall) -> bool:
         """Request the activation of a directory that is offline; whether it was. Raises Refusal."""
         was_offline = False
         while (status := self._state(stream).status) in ("offline", "deactivating"):
@@ -144,7 +138,7 @@ class Directories:
     async def deactivate(self, path: str, caller: Caller, *, by_bridge: bool = False) -> Deactivation:
         """Take a directory offline, at once, and record it as soon as the journal takes it. One that is not online
         stays so. `by_bridge`: an agent's bridge may do so, too."""
-        async with _ControlCall(self, "deactivate", path, caller) as call:
+        async with self._call("deactivate", path, caller) as call:
             if caller.listener == "bridge" and not by_bridge:
                 raise Refusal("forbidden", "an agent's bridge may end a session, and no directory: name the session")
             canonical = path  # what is online goes offline by that name, whatever an agent has put in its place
@@ -164,7 +158,7 @@ class Directories:
     async def end_session(self, path: str, session: str, caller: Caller) -> Deactivation:
         """Let the token of one session lead nowhere, at once; the directory and other sessions stay. One that is not
         known stays so."""
-        async with _ControlCall(self, "deactivate", path, caller) as call:
+        async with self._call("deactivate", path, caller) as call:
             self._check_session(session, caller)
             canonical = path
             if self._state(self._stream(path)).status == "offline":
@@ -182,7 +176,7 @@ class Directories:
     async def reload_shared(self, caller: Caller, restarts: Sequence[str] = ()) -> dict[str, Any]:
         """Look at the skills that all directories share again, and restart the sidecars of some. Raises Refusal:
         directory-offline (there are none), not-found (nor is there one to restart)."""
-        async with _ControlCall(self, "reload", "", caller) as call:
+        async with self._call("reload", "", caller) as call:
             stream = ids.directory_stream(self._engine.namespace, ids.GLOBAL)
             await self._shared_settled()
             if not self._state(stream).reachable:
@@ -191,35 +185,10 @@ class Directories:
             await self._shared_settled()
             return {"dir": "", "state": self._state(stream).status, "skills": self.global_skills()}
 
-    async def unlock(self, caller: Caller, open_store: Callable[[], None]) -> list[str]:
-        """Record that a store of secrets is unlocked, unlock it, and inspect every directory again that waits for one.
-        Returns their paths. Raises Refusal, and then nothing was unlocked."""
-        async with _ControlCall(self, "unlock", "", caller) as call:
-            await self._engine.record(call.granted(""), call.cause())
-            open_store()
-            waiting = [
-                (stream, entry.state.path)
-                for stream, entry in self._engine.system.directories.entries.items()
-                if entry.run == self._engine.run
-                and any(route.why == "pending-credentials" for route in entry.state.routes.values())
-            ]
-            for stream, path in waiting:
-                with contextlib.suppress(Refusal):  # it goes offline: it waits no longer
-                    await self._execute(stream, directory.RequestReload(path), call.cause())
-            return [path for _, path in waiting]
-
-    async def lock(self, caller: Caller, close_store: Callable[[], bool]) -> bool:
-        """Lock a store of secrets at once, and record it as soon as the journal takes that; whether it was open. What
-        runs keeps the values it was started with."""
-        async with _ControlCall(self, "lock", "", caller) as call:
-            if was_open := close_store():
-                self._engine.record_soon(call.granted(""), call.cause())
-            return was_open
-
     async def reload(self, path: str, caller: Caller, restarts: Sequence[str] = ()) -> Manifest:
         """Look at a directory's skills again, and restart the sidecars of some; its tokens stay. One that is offline is
         activated. Raises Refusal, as `activate`, and not-found: there is no sidecar to restart."""
-        async with _ControlCall(self, "reload", path, caller) as call:
+        async with self._call("reload", path, caller) as call:
             canonical = await self._folders.canonical(path, self._roots)
             stream = self._stream(canonical)
             is_fresh = await self._bring_online(stream, canonical, call)
@@ -231,7 +200,7 @@ class Directories:
             return self._manifest(self._state(stream), None, caller)
 
     async def _request_reload(
-        self, stream: StreamId, canonical: str, call: "_ControlCall", restarts: Sequence[str] = ()
+        self, stream: StreamId, canonical: str, call: ControlCall, restarts: Sequence[str] = ()
     ) -> None:
         command, beside = directory.RequestReload(canonical, tuple(restarts)), call.granted(canonical)
         while not await self._execute(stream, command, call.cause(), beside=beside) and restarts:
@@ -319,7 +288,7 @@ class Directories:
         await self._engine.until([stream], is_over)
 
     async def _grant(
-        self, stream: StreamId, command: Callable[[TokenDigest], directory.Command], path: str, call: "_ControlCall"
+        self, stream: StreamId, command: Callable[[TokenDigest], directory.Command], path: str, call: ControlCall
     ) -> None:
         """Carry out a command that takes a fresh token's digest; the token is forgotten when it was not needed."""
         token = self._mint()
@@ -355,43 +324,6 @@ class Directories:
             raise Refusal("directory-offline", f"{state.path} was taken offline meanwhile")
         reach = self._reach.seen_by(caller.listener)
         return manifest_of(self._engine.system, self._engine.namespace, state, self._tokens[digest], reach)
-
-
-@dataclass(eq=False, repr=False)
-class _ControlCall:
-    """Around one control call: what is granted is recorded with its change, what is refused with its reason."""
-
-    _directories: Directories
-    _action: Action | Locking
-    _path: str
-    _caller: Caller
-
-    def cause(self) -> Cause:
-        return Cause("bridge" if self._caller.listener in ("tcp", "bridge") else "person", self._caller.correlation)
-
-    def granted(self, canonical: str, session: str | None = None) -> tuple[Addressed[None, Event], ...]:
-        listener = self._caller.listener
-        if self._action == "lock":
-            return (self._fact(VaultLocked(listener)),)
-        return (self._fact(ControlCalled(self._action, canonical, listener, session)),)
-
-    async def __aenter__(self) -> "_ControlCall":
-        return self
-
-    async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, Refusal):
-            directories = self._directories
-            offline = error.reason == "directory-offline" and directories._stopping
-            reason = "stopping" if offline else error.reason  # it is not the caller's fault that the directory is gone
-            path = directories._engine.scrubbed(self._path, DIRECTORY_MAX).encode("utf-8", "replace").decode()
-            event = ControlRefused(self._action, path, self._caller.listener, reason)
-            kind = self._action, self._caller.listener, reason
-            await directories._refusals.note(self._fact(event), self.cause(), kind, stranger=False)
-            if offline:
-                raise stopping() from None
-
-    def _fact(self, event: Event) -> Addressed[None, Event]:
-        return Addressed(control.AGGREGATE, ids.control_stream(self._directories._engine.host), event)
 
 
 def _still_going(path: str) -> Refusal:

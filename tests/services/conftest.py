@@ -37,8 +37,10 @@ from omac.projections.system import System
 from omac.services.access.recorder import JournalAccessRecorder
 from omac.services.credentials.values import Credentials, Values
 from omac.services.directories.activation import Activation
+from omac.services.directories.control_call import Caller
+from omac.services.directories.locking import StoreLocking
 from omac.services.directories.manifest import Reach
-from omac.services.directories.requests import Caller, Directories
+from omac.services.directories.requests import Directories
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.opened import OpenedJournal
 from omac.services.kernel.refusals import Refusals
@@ -344,6 +346,7 @@ class World:
             self.engine, folders, DEFAULT_HARNESS.name, ("/w",), reach, self.mint, self.refusals
         )
         self.engine.observe(self.directories.notice)
+        self.locking = StoreLocking(self.engine, self.refusals)
         self.caller = Caller("socket", "correlation-1")
 
     async def react(self, supervision: Supervision, activation: Activation, task_status: trio.TaskStatus[None]) -> None:

@@ -130,11 +130,11 @@ async def test_a_store_is_unlocked_after_that_is_recorded(serving: Serving, kind
     async with serving() as omac:
         back = await away(omac, "control.called")
         with pytest.raises(Refusal) as refused:
-            await omac.directories.unlock(omac.caller, lambda: opened.append(omac.journal.store.head()))
+            await omac.locking.unlock(omac.caller, lambda: opened.append(omac.journal.store.head()))
         assert refused.value.reason == "journal-unavailable"
         assert not opened
         back()
-        await omac.directories.unlock(omac.caller, lambda: opened.append(omac.journal.store.head()))
+        await omac.locking.unlock(omac.caller, lambda: opened.append(omac.journal.store.head()))
         called = kinds(omac.path).index("control.called") + 1
         assert opened[0] >= called
 

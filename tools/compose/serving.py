@@ -44,8 +44,10 @@ from omac.projections.status import Status, narrowed, status_of
 from omac.services.access.recorder import JournalAccessRecorder
 from omac.services.credentials.values import Credentials
 from omac.services.directories.activation import Activation
+from omac.services.directories.control_call import Caller
+from omac.services.directories.locking import StoreLocking
 from omac.services.directories.manifest import Manifest, Reach
-from omac.services.directories.requests import Caller, Directories
+from omac.services.directories.requests import Directories
 from omac.services.guard.claims import DenialClaims
 from omac.services.kernel.checkpointing import Checkpointing
 from omac.services.kernel.engine import Engine, first
@@ -214,10 +216,10 @@ class Server:
         for name, token in listening.tokens.items():
             self.state.write_token(os.path.join(self._folder, name), token)
         directories = self._directories(for_bridge)
-        correlate, claims = partial(secrets.token_hex, 8), DenialClaims(self.engine, self._refusals)
         use_cases = ControlUseCases(
-            directories, claims, self._status, correlate, self.secrets, receiving(self.engine), options.bridge_compat
-        )
+            directories, StoreLocking(self.engine, self._refusals), DenialClaims(self.engine, self._refusals),
+            self._status, partial(secrets.token_hex, 8), self.secrets, receiving(self.engine), options.bridge_compat,
+        )  # fmt: skip
         app = LateApp(use_cases)
         owner, status = self._policies.owner, 0
         gate = JournalAccessRecorder(self.engine, self._refusals, self._only_directory(), owner)

@@ -19,7 +19,7 @@ from omac.domain.directories.events import ActivationRequested
 
 def test_every_endpoint_is_a_call_that_refusals_name() -> None:
     unused: Any = None
-    use_cases = ControlUseCases(unused, unused, unused, unused, unused, unused, bridge_compat=True)
+    use_cases = ControlUseCases(unused, unused, unused, unused, unused, unused, unused, bridge_compat=True)
     rules = control_app(use_cases).url_map.iter_rules()
     assert {rule.rule for rule in rules} == {ROOT + call for call in CALLS}
 

@@ -18,7 +18,7 @@ from omac.projections.access.routes import ResolvedRoute
 from omac.projections.evidence.accesses import audit_rows
 from omac.services.access.port import Answer, Request
 from omac.services.access.recorder import PATH_MAX, JournalAccessRecorder
-from omac.services.directories.requests import Caller
+from omac.services.directories.control_call import Caller
 from omac.services.kernel.refusals import SINGLES_MAX
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]

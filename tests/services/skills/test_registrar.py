@@ -389,7 +389,7 @@ async def test_unlocking_reloads_waiting_directories(serving: Serving, skill: Ma
         await omac.activate("/w/a")
         await omac.activate("/w/b")
         omac.secrets.problem = None
-        assert await omac.directories.unlock(omac.caller, lambda: None) == ["/w/a"]
+        assert await omac.locking.unlock(omac.caller, lambda: None) == ["/w/a"]
         await omac.until(lambda: omac.directory("/w/a").status == "active")
         assert omac.directory("/w/b").generation == 1
 
