@@ -217,9 +217,9 @@ def test_a_slip_in_a_projects_settings(omac: Omac, sandbox: tuple[str, ...]) -> 
     file.parent.mkdir()
     file.write_text("[serve]\nunapproved = 'maybe'\n[git]\nhooks = 'maybe'\n")
     done = omac.run("start", *sandbox, "--workdir", str(omac.root / "shop"), "--", "true")
-    slips = [line.partition(": ")[2] for line in done.err.splitlines() if str(file) in line]
+    slips = [line for line in done.err.splitlines() if str(file) in line]
     expected = [
-        f"{file}, line {line}: {name} takes {words}, not 'maybe'; ignored"
+        f"omac: {file}, line {line}: {name} takes {words}, not 'maybe'; ignored"
         for line, name, words in (
             (2, "serve.unapproved", "refuse or allow"),
             (4, "git.hooks", "deny or read"),
