@@ -44,7 +44,7 @@ from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.sandbox.request import SandboxRequest, request_of
 from omac.journal.folders import look_at, write_command
-from omac.services.sandbox.settled import settled
+from omac.services.sandbox.settled import refuse_home, settled
 from omac.tools.compose.agent_process import Inner
 from omac.tools.compose.endpoints import INSIDE, Ready
 from omac.tools.compose.own_program import OMAC, PACKAGE, begun
@@ -203,7 +203,10 @@ def launch_of(
         own["open_ports"] = _served_ports(argv, agent)
     request = request_of(own).over(sandbox)
     program = find_program(argv, environment)
-    whole = settled(sandbox, SettlingAdapters(environment), [workdir, *roots])
+    adapters = SettlingAdapters(environment)
+    for tree in (workdir, *roots):  # the sandbox refuses it too, once the skills there are running
+        refuse_home(tree, "--root" if tree in roots else "--workdir", adapters.home)
+    whole = settled(sandbox, adapters, [workdir, *roots])
     offline = whole.network == "none"
     return AgentLaunch(
         program, workdir, request, shown, tuple(whole.allow), variables, name, settings, is_file,
