@@ -39,7 +39,7 @@ from omac.domain.harness.bridge import (
 )
 from omac.domain.harness.harness import Bridge, Harness
 from omac.domain.harness.names import CONTROL_VARIABLES, LAUNCH, LAUNCHED, NAMES
-from omac.domain.harness.table import DEFAULT_HARNESS, harness_named, install_hints
+from omac.domain.harness.table import DEFAULT_HARNESS, HARNESSES, harness_named, install_hints
 from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.sandbox.request import SandboxRequest, request_of
@@ -157,6 +157,20 @@ def harness_typed(word: str | None, command: str, with_folder: str) -> Harness:
             raise Refusal("misuse", f"{word} is a folder, not a harness", fix=fix) from None
         unknown.fix = (*unknown.fix, f"{command} -- {quoted(word)}  # to run a command of that name")
         raise
+
+
+def harness_in(workdir: str) -> Harness:
+    """Return the harness of a command that names none: the default one, unless the project has skills of others
+    alone."""
+    having = (harness for harness in HARNESSES if any(_has_skills(workdir, base) for base in harness.bases))
+    return next(having, DEFAULT_HARNESS)
+
+
+def _has_skills(workdir: str, base: str) -> bool:
+    try:
+        return bool(os.listdir(os.path.join(workdir, f".{base}", "skills")))
+    except OSError:
+        return False
 
 
 def launch_of(
