@@ -113,15 +113,20 @@ def require_free(path: str, target: str, *beside: str) -> None:
             raise _taken(name)
 
 
-def begin(target: str) -> str:
-    """Return the name under which the backup `target` is made. Raises Refusal (misuse): another one is being made
-    there, or was killed."""
+def begin(path: str, target: str, *beside: str) -> str:
+    """Return the name under which the backup `target` of the journal at `path` is made, with what lies `beside` it.
+    Raises Refusal (misuse): something is there, or another one is being made there or was killed, also in its last
+    moment, when what belongs to it has its names already."""
     draft = f"{target}.unfinished"
     for name in (draft, folder_of(draft)):
         if os.path.lexists(name):
             message = f"{name} is of another backup to {target}, which is being made or was interrupted"
-            fix = [f"rm -rf {quoted(draft)} {quoted(folder_of(draft))}  # unless a backup is being made"]
-            raise Refusal("misuse", message, fix=fix)
+            named = () if os.path.lexists(target) else (folder_of(target), *beside)
+            left = [draft, folder_of(draft), *filter(os.path.lexists, named)]
+            raise Refusal(
+                "misuse", message, fix=[f"rm -rf {' '.join(map(quoted, left))}  # unless a backup is being made"]
+            )
+    require_free(path, target, *beside)
     return draft
 
 

@@ -124,9 +124,11 @@ def taken(
     tree = MerkleTree()
     try:
         with reading(path) as connection:
-            connection.execute("BEGIN")
-            source = _Source(path, connection)
+            source, renewed = _Source(path, connection), 0
             for first, last in _runs(positions):
+                if last - renewed > RUN_MAX:
+                    source.renew()
+                    renewed = last
                 for gap in _gaps(connection, tree, first - 1):
                     yield TakenEvent(gap)
                 for position, leaf, text in source.contents(tree, first, last):
@@ -152,13 +154,20 @@ def _taken(position: int, leaf: bytes, text: bytes | None, redaction: Redaction,
 
 
 class _Source:
-    """The events of a journal as they go into a bundle, each against its leaf."""
+    """The events of a journal as they go into a bundle, each against its leaf, in one snapshot."""
 
     def __init__(self, path: str, connection: JournalConnection) -> None:
         self._path = path
         self._connection = connection
-        self._pruned = PrunedPositions(connection)
-        self._repaired = SetAsidePositions(connection)
+        self.renew()
+
+    def renew(self) -> None:
+        """Go on in a snapshot of now: the write-ahead log keeps all that is appended behind the oldest one."""
+        if self._connection.in_transaction:
+            self._connection.execute("COMMIT")
+        self._connection.execute("BEGIN")
+        self._pruned = PrunedPositions(self._connection)
+        self._repaired = SetAsidePositions(self._connection)
 
     def contents(self, tree: MerkleTree, first: int, last: int) -> Iterator[tuple[int, bytes, bytes | None]]:
         """Yield the positions from `first` to `last` with their leaves, which are appended to the tree, and what these

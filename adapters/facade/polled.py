@@ -101,10 +101,9 @@ class PolledConnection:
         self._forget_request()
 
     def _forget_request(self) -> None:
-        self._answer = b""
+        self._answer, self._started, self._access = b"", 0.0, 0
         self._client_gone = self._is_watching = False
         self._more = self._unsure
-        self._started, self._access = 0.0, 0
         self._addressed: AddressedRequest | None = None
         self._skill: SkillConnection | None = None
 
@@ -310,7 +309,8 @@ class PolledConnection:
             fields, _ = client_head(
                 response, head, addressed.path, mount=route.mount, prefix=addressed.prefix, port=route.port
             )
-        rests = response.keep_alive and len(answer) == end + length and not events & UNUSUAL
+        self._skill.sent_more = len(answer) > end + length
+        rests = response.keep_alive and not self._skill.sent_more and not events & UNUSUAL
         self._send(response, fields + answer[end : end + length], length, rests=rests)
         return True
 

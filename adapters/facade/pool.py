@@ -12,7 +12,9 @@ Rules
    twice it is asked at that moment, and where the poller cannot see all at once.
 6. A new one is made here where the system makes it at once, as it does on loopback while the skill accepts any. All
    others are a task's, which can wait. It has reached the sidecar, and not who took its port, before a byte is sent.
-7. As many rest as clients may be connected, to all skills together: each client has the descriptors for one.
+7. No connection rests to a skill that has sent what nobody asked for: what it sends late, behind one answer, would be
+   taken for the answer to the next call. So that happens to one call at most.
+8. As many rest as clients may be connected, to all skills together: each client has the descriptors for one.
 """
 
 import contextlib
@@ -31,16 +33,16 @@ RESTING_MAX = 512  # to one skill, as far as there is room for it
 
 class SkillConnection:
     """A connection to a skill that the poller watches. `answered` is called with the events of an answer; None: it
-    rests. `is_new`: it has had no request before."""
+    rests. `is_new`: it has had no request before. `sent_more`: the skill sent more than the answer."""
 
-    __slots__ = ("_pool", "answered", "is_new", "number", "polls", "port", "since", "socket")
+    __slots__ = ("_pool", "answered", "is_new", "number", "polls", "port", "sent_more", "since", "socket")
 
     def __init__(self, pool: "SkillConnections", sock: socket.socket, port: int) -> None:
         self._pool = pool
         self.socket = sock
         self.number = sock.fileno()
         self.port = port
-        self.is_new = False
+        self.is_new = self.sent_more = False
         self.since = 0.0
         self.polls = 0  # those of the poller before it came to rest
         self.answered: Callable[[int], None] | None = None
@@ -49,7 +51,7 @@ class SkillConnection:
         """Implement Polled: pass the events of an answer on, or drop a connection at rest on which anything arrived."""
         if self.answered is not None:
             self.answered(events)
-        elif not _is_quiet(self.socket):
+        elif _arrived(self.socket) is not None:
             self._pool.drop(self)
 
     def fail(self) -> None:
@@ -72,6 +74,7 @@ class SkillConnections:
         self._resting: dict[int, list[SkillConnection]] = {}
         self._count = 0  # of them: to count them at each rest takes the longer the more skills are called
         self._late: dict[int, int] = {}
+        self._unasked: set[int] = set()  # ports of skills that have sent what nobody asked for
         self._closed = False
 
     def __len__(self) -> int:
@@ -86,7 +89,7 @@ class SkillConnections:
             if connection.polls == poller.polls:
                 poller.poll()
             is_known = repeatable and connection.polls != poller.polls
-            if connection.number not in poller.seen and (is_known or _is_quiet(connection.socket)):
+            if connection.number not in poller.seen and (is_known or _arrived(connection.socket) is None):
                 return connection
             self.drop(connection)
         return None
@@ -119,7 +122,7 @@ class SkillConnections:
             resting = self._resting[connection.port] = []
         connection.answered, connection.is_new = None, False
         is_full = len(resting) >= RESTING_MAX or self._count >= self._resting_max
-        if self._closed or connection.port in self._late or is_full:
+        if self._closed or connection.port in self._late or connection.port in self._unasked or is_full:
             self.drop(connection)
             return
         connection.since, connection.polls = now, self._poller.polls
@@ -140,12 +143,18 @@ class SkillConnections:
             self.rest(connection, trio.current_time())
 
     def drop(self, connection: SkillConnection) -> None:
-        """Close a connection, at rest or not."""
+        """Close a connection, at rest or not, and note whether the skill has sent what nobody asked for."""
+        if connection.sent_more or (connection.answered is None and _arrived(connection.socket)):
+            self.distrust(connection.port)
         with contextlib.suppress(KeyError, ValueError):
             self._resting[connection.port].remove(connection)
             self._count -= 1
         self._poller.forget(connection.socket)
         connection.socket.close()
+
+    def distrust(self, port: int) -> None:
+        """Let no connection to a skill rest from now on: it has sent what nobody asked for."""
+        self._unasked.add(port)
 
     def hand_over(self, connection: SkillConnection) -> socket.socket:
         """The socket of a connection that was taken, for a task."""
@@ -180,12 +189,12 @@ class SkillConnections:
                 del self._resting[port]
 
 
-def _is_quiet(sock: socket.socket) -> bool:
-    """Return whether the skill has neither closed the connection nor sent anything that nobody asked for."""
+def _arrived(sock: socket.socket) -> bytes | None:
+    """Return the beginning of what the skill has sent and nobody asked for; empty where it has closed the connection,
+    None where nothing has arrived."""
     try:
-        sock.recv(1, socket.MSG_PEEK)
+        return sock.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
-        return True
+        return None
     except OSError:
-        pass
-    return False
+        return b""

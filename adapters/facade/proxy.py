@@ -345,6 +345,8 @@ class Exchange:
                 self._on("answer-sent" if self._body.finished else "answer-sent-early")
                 whole = not self._head.framing.has_body and not body.leftover and not upstream.ahead
                 self._upstream_rests = response.keep_alive and whole
+                if (body.leftover or upstream.ahead) and self._connections is not None:
+                    self._connections.distrust(self._route.port)
                 return
             self._on("answer-bytes")
             pending = b""

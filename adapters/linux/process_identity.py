@@ -49,6 +49,11 @@ def is_hidden(pid: int) -> bool:
     return True
 
 
+def is_suspended(pid: int) -> bool:
+    """Return whether a process was stopped, as Ctrl-Z does."""
+    return stat_fields(pid)[:1] == [b"T"]
+
+
 def stat_fields(pid: int) -> list[bytes]:
     """The fields of /proc/PID/stat from the third on, the state (proc_pid_stat(5)); none when there is no process, or
     none that may be inspected (hidepid, proc(5))."""

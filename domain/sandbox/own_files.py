@@ -20,6 +20,8 @@ from omac.domain.sandbox.doctor import FAIL, OK, WARN, Diagnosis
 NAME = "own files"
 DISK = "disk"
 DISK_BYTES_MIN = 1024 * 1024  # below, an append may fail at any time
+SET_ASIDE_BYTES_MANY = 1 << 30
+SET_ASIDE_DAYS = 30
 DISK_BYTES_LOW = 64 * 1024 * 1024  # the write-ahead log alone may grow to as much
 
 FlawKind = Literal[
@@ -75,6 +77,20 @@ def erasure_unfinished(workdir: str) -> Diagnosis:
     """The finding that an erasure of the directory with this workdir id is recorded, and has no outcome."""
     says = f"an erasure is not finished, of the directory with workdir id {workdir}: what it had may still be readable"
     return Diagnosis("erasure", WARN, says, (f"omac erase {workdir}  # goes on with it",))
+
+
+def set_aside_large(folder: str, size: int) -> tuple[Diagnosis, ...]:
+    """The finding that what launches set aside takes much room; none where it does not. omac itself removes none of
+    it: its owner may want it back."""
+    if size < SET_ASIDE_BYTES_MANY:
+        return ()
+    old = f"find {quoted(folder)} -mindepth 1 -maxdepth 1 -mtime +{SET_ASIDE_DAYS}"
+    fix = (
+        f"{old} -exec du -sh {{}} +  # what launches set aside more than {SET_ASIDE_DAYS} days ago",
+        f"{old} -exec rm -rf {{}} +  # removes that for good",
+    )
+    says = f"what launches set aside takes {shown_size(size)} in {folder}, until you remove it"
+    return (Diagnosis("set aside", WARN, says, fix),)
 
 
 def disk_short(folder: str, free_bytes: int, command: str) -> tuple[Diagnosis, ...]:

@@ -40,6 +40,10 @@ class Values(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.secrets or self.config)
 
+    def without(self, names: Collection[str]) -> "Values":
+        """Return the values of all other names."""
+        return Values(_but(names, self.secrets), _but(names, self.config))
+
 
 class SecretsMissing(Exception):
     """A start lacks secrets: which, why, and the commands that mend it."""
@@ -152,7 +156,7 @@ class Credentials:
         async with self._changing():
             whole = self.values_of(scope, skill)
             known = {*whole.secrets, *whole.config, *whole.of(base).taken}
-            values = Values(_but(known, defaults.secrets), _but(known, defaults.config))
+            values = defaults.without(known)
             if values:
                 adopted = dict.fromkeys((*values.secrets, *values.config), code)
                 await self._give(scope, skill, values, cause, base, adopted)

@@ -208,12 +208,16 @@ async def carry_out(moved: ImportPlan, registering: Registering, credentials: Cr
 
 
 async def _carry_out(job: Job, candidate: Candidate, registering: Registering, credentials: Credentials) -> None:
+    """Take over what a job takes, but for values that were given or revoked while a person was asked."""
+    name = candidate.skill.name
     if job.takes("default"):
-        await credentials.remember(candidate.skill.name, job.code, job.values, PERSON)
+        if values := job.values.without(credentials.defaults(name)):
+            await credentials.remember(name, job.code, values, PERSON)
         return
     if job.takes("approval"):
         await registering.approve(candidate, job.digest)
     elif job.takes("registration"):
         await registering.note(candidate)
-    if job.values:
-        await registering.give(candidate, job.values, mirror=False)
+    given = credentials.values_of(candidate.place.scope, name)
+    if values := job.values.without({*given.secrets, *given.config, *given.taken}):
+        await registering.give(candidate, values, mirror=False)

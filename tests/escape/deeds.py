@@ -355,8 +355,8 @@ SETTINGS = {
     "filter.x.clean": _ATTRIBUTE.format("filter") + "git config filter.x.clean $X; echo 2 >> README",
     "filter.x.smudge": _ATTRIBUTE.format("filter") + "git config filter.x.smudge $X; rm README",
     "filter.x.process": _ATTRIBUTE.format("filter") + "git config filter.x.process $X; rm README",
-    "filter.lfs.clean of another kind": "echo '* filter=lfs' > .gitattributes; git config filter.lfs.clean"
-    " \"$X; git-lfs clean -- %f\"; echo 2 >> README",
+    "filter.lfs of another kind": "echo '* filter=lfs' > .gitattributes; git config filter.lfs.clean"
+    " \"$X; git-lfs clean -- %f\"; git config filter.lfs.process \"$X; git-lfs filter-process\"; echo 2 >> README",
     "gpg.program": "git config gpg.program $X; git config commit.gpgSign true",
     "core.sshCommand": "git config core.sshCommand $X; git remote add origin h.invalid:x",
     "remote.x.uploadpack": "git remote add origin $PWD/../../.git; git config remote.origin.uploadpack $X",

@@ -164,8 +164,8 @@ def test_outcomes_that_cannot_be_recorded_are_reported(omac: Omac) -> None:
             other.execute("BEGIN IMMEDIATE")
             server.end(seconds=60)
     lines = server.said().splitlines()
-    assert lines.count(f"omac.journal: the journal {omac.state}/journal.db is locked by another program") == 1, lines
-    assert any(line.startswith("omac.journal: 1 outcomes could not be recorded; ") for line in lines), lines
+    assert lines.count(f"omac: the journal {omac.state}/journal.db is locked by another program") == 1, lines
+    assert any(line.startswith("omac: 1 outcomes could not be recorded; ") for line in lines), lines
     omac.serve().end()
     (row,) = omac.audit("--path", "/stream")
     assert row["outcome"] == "aborted"

@@ -293,6 +293,23 @@ def test_a_backup_that_was_killed_is_none(omac: Omac, tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.glob("copy*")) == ["copy.db", "copy.db.keys"]
 
 
+def test_a_backup_that_was_killed_in_its_last_moment(omac: Omac, tmp_path: Path) -> None:
+    """The keys of a backup that was killed ahead of its name are among the files to remove."""
+    omac.approved("shop")
+    omac.ok("start", "--workdir", str(omac.root / "shop"), "--", "true")
+    copy = tmp_path / "copy.db"
+    kill = mock.patch("omac.journal.backup.os.rename", side_effect=Killed)
+    left = (mock.patch(f"{BACKUPS}.discard"), mock.patch(f"{BACKUPS}._discard_keys"))
+    with kill, left[0], left[1], pytest.raises(Killed):
+        omac.run("journal", "backup", str(copy))
+    again = omac.run("journal", "backup", str(copy))
+    (command,) = re.findall("  try: rm -rf (.*)  # unless", again.err)
+    assert (again.status, f"{copy}.keys" in command) == (2, True), again
+    for name in command.split():
+        Path(name).unlink(missing_ok=True)
+    omac.ok("journal", "backup", str(copy))
+
+
 @pytest.mark.full
 def test_a_backup_that_failed_leaves_no_keys(omac: Omac, tmp_path: Path) -> None:
     """A backup that cannot get its name leaves no keys either: nobody would look for them at an erasure."""

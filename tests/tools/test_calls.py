@@ -199,6 +199,15 @@ def test_without_a_run_it_is_named_what_starts_one(omac: Omac) -> None:
 
 
 @pytest.mark.full
+def test_a_project_outside_the_roots_names_the_server_that_serves_it(house: Omac, server: Serving) -> None:
+    """`omac call` of a project outside the server's roots prints the command of a server that has both."""
+    outside = house.folder / "out side"
+    outside.mkdir(exist_ok=True)
+    done = house.run("call", "echo", "/status", "--workdir", str(outside))
+    assert (done.status, done.out) == (2, "")
+    assert f"  try: omac serve --no-inner --root {house.root} --root '{outside}'  # " in done.err, done
+
+
 def test_a_start_is_reached_too(omac: Omac) -> None:
     """A run of `omac start` answers calls of its project when no server runs."""
     project = omac.approved("shop")

@@ -183,9 +183,11 @@ def test_an_export_into_a_folder_that_does_not_exist(used: Omac) -> None:
 
 @pytest.mark.full
 def test_a_root_that_is_the_home_is_refused_by_its_option(used: Omac) -> None:
-    """A refusal of the home as a project names the option that was typed."""
+    """A refusal of the home as a project names the option that was typed, and proposes nothing about its skills."""
     home = used.environment["HOME"]
+    used.ok("skill", "new", "hello", "--workdir", home)
     for words, flag in ((["serve", "--root"], "--root"), (["start", "--workdir"], "--workdir")):
         refused = used.run(*words, home, "--", "true")
         assert f"{flag} {home} is your home folder" in refused.err, refused
         assert f"# folders that {flag} can name in its place" in refused.err
+        assert "omac approve" not in refused.err

@@ -7,6 +7,7 @@ import shutil
 import socket
 import sqlite3
 import stat
+import subprocess
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from valued_skill import piped, valued, with_vault
 from omac.domain.access.access import AccessRefused
 from omac.domain.kernel.event import Draft
 from omac.domain.kernel.ids import HostId, access_stream
+from omac.domain.sandbox.own_files import set_aside_large
 from omac.journal.opening import open_journal
+from omac.tools.compose.own_files import OwnFiles
 
 
 def doctor(omac: Omac, *options: str) -> Done:
@@ -151,6 +154,26 @@ def test_a_disk_that_cannot_be_written(omac: Omac, below: str) -> None:
         done = omac.run(*command, within=within, extra=environment)
         fixes = re.findall(r"  try: (?:ls -ld|df -h|findmnt --target) (\S*)", done.err)
         assert set(fixes) == {str(omac.state)}, done
+
+
+def test_what_was_set_aside_takes_much_room(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What launches set aside is kept, and reported where it is much; the command removes what is old alone."""
+    old, new = (omac.state / "set-aside" / launch for launch in ("old launch", "new"))
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+        (folder / "pack").write_bytes(bytes(400_000))
+    os.utime(old, (0, 0))
+    path, size = OwnFiles(omac.environment).set_aside()
+    assert size > 800_000
+    assert set_aside_large(path, size) == ()
+    monkeypatch.setattr("omac.domain.sandbox.own_files.SET_ASIDE_BYTES_MANY", 800_000)
+    (finding,) = set_aside_large(path, size)
+    assert finding.says.startswith("what launches set aside takes ")
+    listing, removal = finding.fix
+    listed = subprocess.run(["sh", "-c", listing], check=True, capture_output=True, text=True).stdout
+    assert ("old launch" in listed, "new" in listed) == (True, False)
+    subprocess.run(["sh", "-c", removal], check=True)
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,17 @@ def test_values_are_not_repeated(house: Omac) -> None:
     assert "hunter2" not in done.err
 
 
+def test_a_sandbox_in_a_sandbox_names_what_runs(house: Omac, tmp_path: Path) -> None:
+    """A sandbox that cannot be had inside another proposes the program as it is, and nothing that mends the host."""
+    (tmp_path / "file").write_text("")
+    inside = {**INSIDE, "XDG_CACHE_HOME": str(tmp_path / "file")}
+    line = ("sandbox", "run", "--workdir", str(house.project("plain")), "--", "echo", "a b")
+    done = house.run(*line, extra=inside)
+    *_, tried = [line for line in done.err.splitlines() if line.startswith("  try: ")]
+    assert (done.status, tried) == (7, "  try: echo 'a b'  # as it is: the sandbox around it confines it already"), done
+    assert "try: ls" not in done.err
+
+
 def test_in_a_real_sandbox() -> None:
     """A real sandbox sets the variable, so an approval inside is refused and the host's journal has none."""
     with box() as world:

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -571,6 +571,24 @@ def test_asking(old: OldOmac) -> None:
     assert len(old.omac.events(Approved)) == 1
 
 
+@pytest.mark.full
+def test_a_value_that_is_given_while_omac_asks(old: OldOmac) -> None:
+    """A value that another terminal gives, or revokes, while the question stands is not overwritten."""
+    project = old.project("shop")
+    old.settings(None, {"slack": {"REGION": "eu", "RETRIES": "3"}}, {"slack": {"REGION": "eu", "RETRIES": "3"}})
+    where = ("--workdir", str(project))
+
+    def meanwhile() -> None:
+        old.omac.ok("config", "set", "slack", "REGION", "us", *where)
+
+    status, output = typed(old.omac, project, b"y\n", meanwhile=meanwhile)
+    assert (status, "REGION = 'eu'" in output) == (0, True), output
+    given = {record.event.name: record.event.value for record in old.omac.events(ConfigWritten)}
+    assert given == {"REGION": "us", "RETRIES": "3"}
+    shown = json.loads(old.omac.ok("list", "--all", "--json", *where).splitlines()[0])
+    assert shown["state"] == "approved"
+
+
 def test_settings_that_an_agent_can_write(old: OldOmac) -> None:
     """A project's settings are not imported by --yes alone; omac prints a command for each that can be pasted.
 
@@ -682,8 +700,15 @@ def test_a_failure_for_one_skill_does_not_stop_the_others(old: OldOmac) -> None:
     assert [record.event.source for record in old.omac.events(Approved)] == [str(good)]
 
 
-def typed(omac: Omac, project: Path, answer: bytes, out: Path | None = None) -> tuple[int, str]:
-    """Run the command at a terminal and answer its question; its standard output may go to a file."""
+def typed(
+    omac: Omac,
+    project: Path,
+    answer: bytes,
+    out: Path | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> tuple[int, str]:
+    """Run the command at a terminal and answer its question, before which something may happen `meanwhile`; its
+    standard output may go to a file."""
     main, inner = pty.openpty()
     words = shlex.join([*COMMAND, "import", "--workdir", str(project)])
     redirect = f" >{shlex.quote(str(out))}" if out else ""
@@ -702,6 +727,7 @@ def typed(omac: Omac, project: Path, answer: bytes, out: Path | None = None) -> 
             output += chunk
             if b"[y/N] " in output and not answered:  # the question may come in pieces
                 answered = True
+                meanwhile()
                 os.write(main, answer)
         return process.wait(30), output.decode()
     finally:

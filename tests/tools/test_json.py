@@ -60,4 +60,4 @@ def test_a_warning_is_shown_and_not_obeyed() -> None:
     streams = StringIO(), StringIO()
     with working_for(Invocation({}, None, *streams)):
         logging.getLogger("omac.x").warning("%s is odd", HOSTILE)
-    assert streams[1].getvalue() == "omac.x: a\\x9b31m\\u202eb\\u2028\\x85\\x7f is odd\n"
+    assert streams[1].getvalue() == "omac: a\\x9b31m\\u202eb\\u2028\\x85\\x7f is odd\n"

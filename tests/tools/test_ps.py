@@ -14,6 +14,8 @@ from real_omac import Omac
 from started import LOOP, looping, started
 
 from omac.domain.kernel.run import RunStopped
+from omac.tools.cli.control import READ_TIMEOUT_S
+from omac.tools.compose.state import is_suspended
 
 
 @pytest.mark.full
@@ -103,7 +105,9 @@ def test_a_server_that_ctrl_z_stopped(omac: Omac, shop: Path) -> None:
     server = omac.serve()
     pid = server.process.pid
     os.kill(pid, signal.SIGSTOP)
-    warning = f"the server (pid {pid}) at "
+    eventually(lambda: is_suspended(pid), 5.0, "the server to stop")
+    warning, began = f"the server (pid {pid}) at ", time.monotonic()
+    assert (omac.run("status").status, time.monotonic() - began < READ_TIMEOUT_S) == (5, True)
     for done in (omac.run("ps"), omac.run(cwd=shop)):
         assert (done.status, warning in done.err, f"  try: kill -CONT {pid}  #" in done.err) == (0, True, True), done
         assert str(pid) in done.out

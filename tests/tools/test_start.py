@@ -197,6 +197,15 @@ def test_words_of_an_agent_without_dashes(house: Omac, line: str, fix: str) -> N
     assert (done.status, [said.strip() for said in proposed]) == (2, [fix] if fix else []), done
 
 
+def test_a_command_gets_the_skills_that_are_there(omac: Omac) -> None:
+    """A command without the name of an agent gets the skills of a project that has those of one agent alone."""
+    shop = omac.project("shop")
+    (shop / ".agents").rename(shop / ".claude")
+    omac.approve(shop, "echo")
+    done = omac.run("start", "--workdir", str(shop), "--", "sh", "-c", "echo $OMAC_HARNESS ${OMAC_ECHO_BASE:+here}")
+    assert (done.status, done.out) == (0, "claude here\n"), done
+
+
 @pytest.mark.full
 def test_an_agent_as_any_command(house: Omac) -> None:
     """An agent behind `--` has no login there: omac says so, with the line that was meant, and runs it all the same."""
@@ -217,9 +226,9 @@ def test_a_slip_in_a_projects_settings(omac: Omac, sandbox: tuple[str, ...]) -> 
     file.parent.mkdir()
     file.write_text("[serve]\nunapproved = 'maybe'\n[git]\nhooks = 'maybe'\n")
     done = omac.run("start", *sandbox, "--workdir", str(omac.root / "shop"), "--", "true")
-    slips = [line.partition(": ")[2] for line in done.err.splitlines() if str(file) in line]
+    slips = [line for line in done.err.splitlines() if str(file) in line]
     expected = [
-        f"{file}, line {line}: {name} takes {words}, not 'maybe'; ignored"
+        f"omac: {file}, line {line}: {name} takes {words}, not 'maybe'; ignored"
         for line, name, words in (
             (2, "serve.unapproved", "refuse or allow"),
             (4, "git.hooks", "deny or read"),

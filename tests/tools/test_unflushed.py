@@ -13,6 +13,7 @@ import valued_skill
 from real_omac import Done, Omac
 from valued_skill import typed
 
+from omac.domain.access.signing import KeyLost, KeyRotated
 from omac.domain.harness.installation import BridgeChanged
 from omac.domain.settings.setting import SettingChanged
 
@@ -85,6 +86,26 @@ def test_a_key_file(omac: Omac) -> None:
     require_reported(done, 8, path)
     assert f"  try: OMAC_VAULT_KEY_FILE={path} omac vault init" in done.err
     omac.ok("vault", "init", extra={"OMAC_VAULT_KEY_FILE": str(path)})
+
+
+@pytest.mark.parametrize("lost", [(), ("--lost",)])
+def test_a_key_that_signs(omac: Omac, lost: tuple[str, ...]) -> None:
+    """A rotation that the journal has is made: the journal says which key signs, whatever a power cut undoes."""
+    omac.ok("settings", "set", "git.refs", "branch")
+    omac.ok("checkpoint")
+    if lost:
+        (omac.state / "signing.key").unlink()
+    before, flush = omac.events(), os.fsync
+
+    def failing(descriptor: int) -> None:
+        if os.path.samestat(os.fstat(descriptor), omac.state.stat()) and len(omac.events()) > len(before):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        flush(descriptor)
+
+    with mock.patch("os.fsync", failing):
+        key = omac.ok("key", "rotate", *lost)
+    assert isinstance(omac.events()[-1].event, KeyLost if lost else KeyRotated)
+    assert omac.ok("key", "show") == key
 
 
 def test_an_export(omac: Omac) -> None:

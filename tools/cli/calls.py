@@ -16,7 +16,7 @@ import msgspec
 from omac.domain.access.control import PERSON
 from omac.domain.kernel.refusal import REASONS, Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
-from omac.tools.cli.control import ask_run, explaining_missing_directory, online_in
+from omac.tools.cli.control import ask_run, explaining_directory, online_in
 from omac.tools.compose.scope_options import Where, directory_of
 from omac.tools.compose.state import look_at, server_socket
 from omac.tools.terminal.invocation import current, expanded, print_data, print_json
@@ -198,7 +198,7 @@ def _manifest(request: CallRequest, environment: Mapping[str, str]) -> dict[str,
     directory = directory_of(request.where)
     runs = [*online_in(directory, environment), server_socket(environment)]
     for run in filter(None, runs):
-        with explaining_missing_directory(directory, environment):
+        with explaining_directory(directory, environment):
             answer = ask_run(run, "POST", "/__omac__/activate", {"dir": directory, "session": PERSON})
         if answer is not None:
             manifest: dict[str, Any] = msgspec.json.decode(answer)

@@ -12,11 +12,12 @@ import msgspec
 
 from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import REASONS, Refusal, quoted
-from omac.tools.compose.state import closed, living_sockets, server_socket
+from omac.tools.compose.state import closed, is_suspended, living_sockets, server_socket
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.render import print_folded, report, report_fix, show_skills
 
 READ_TIMEOUT_S = 5.0
+SUSPENDED_TIMEOUT_S = 0.5  # of a run that does not answer before it continues
 CREDENTIALS = struct.Struct("3i")  # pid, uid and gid of a socket's other end (unix(7))
 CHANGE_TIMEOUT_S = 630.0  # an activation may wait for a slow sidecar's own time-out, at most 600 s
 
@@ -38,7 +39,7 @@ def run(
     runs = online_in(path, environment) if action == "reload" else []
     document = {"dir": path} | ({"restart": restart} if restart else {})
     requests = [(run, "POST", f"/__omac__/{action}", document) for run in runs or [server_socket(environment)] if run]
-    with explaining_missing_directory(path, environment):
+    with explaining_directory(path, environment):
         answers = [answer for answer in (ask_run(*request) for request in requests) if answer is not None]
     beside = _beside_the_server(path, environment) if action == "deactivate" else []
     if not answers:
@@ -70,12 +71,14 @@ def _beside_the_server(path: str, environment: Mapping[str, str]) -> list[str]:
 
 
 @contextmanager
-def explaining_missing_directory(path: str, environment: Mapping[str, str]) -> Iterator[None]:
-    """Have the refusal of a directory that does not exist name the command that takes it offline, where it is online
-    all the same: it was moved or removed."""
+def explaining_directory(path: str, environment: Mapping[str, str]) -> Iterator[None]:
+    """Have the refusal of a directory outside the roots name the command that serves it. Have that of one that does not
+    exist name the command that takes it offline, where it is online all the same: it was moved or removed."""
     try:
         yield
     except Refusal as refusal:
+        if refusal.reason == "outside-roots":
+            refusal.fix = tuple(command.replace("--root DIR", f"--root {quoted(path)}") for command in refusal.fix)
         having = online_in(path, environment) if refusal.reason == "directory-missing" else []
         if not having:
             raise
@@ -99,8 +102,6 @@ def _has(run: str, path: str) -> bool:
 
 def report_suspended(environment: Mapping[str, str]) -> None:
     """Report the runs that do not react to what was revoked before they continue: their sidecars go on until then."""
-    from omac.tools.compose.processes import is_suspended  # loads Trio, which reading commands do not need
-
     for run in living_sockets(environment):
         with suppress(OSError), closing(_UnixConnection(run, READ_TIMEOUT_S)) as connection:
             connection.connect()
@@ -156,6 +157,8 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
+        if is_suspended(self.listener()):
+            self.sock.settimeout(SUSPENDED_TIMEOUT_S)
 
     def listener(self) -> int:
         """The pid of the process that it reached; 0: none that is seen from here."""

@@ -13,6 +13,7 @@ from omac.domain.sandbox.own_files import (
     diagnose,
     erasure_unfinished,
     mended,
+    set_aside_large,
     signing_delayed,
     unreadable,
 )
@@ -47,7 +48,7 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     witness = [] if "journal" in own.unreadable else [_witness(found_witness(environment, own.state))]
     key = _key(environment) if os.path.exists(own.journal) and "journal" not in own.unreadable else ()
     clock = _clock(time_ahead(environment, own.state, time.time_ns()))
-    disks = short_disks(environment)
+    disks = (*short_disks(environment), *set_aside_large(*own.set_aside()))
     ours = (*diagnose(own.state.path, own.flaws()), *disks, *lost, *unsigned, *unerased, *clock, *key, *witness)
     status = _show(ours, done, as_json=as_json)
     if status == REASONS["state-unusable"].exit_code:

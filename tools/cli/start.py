@@ -13,6 +13,7 @@ from omac.tools.cli.new_server import server_of
 from omac.tools.cli.session_end import columns_of_report, report_end
 from omac.tools.compose.agent_launch import (
     directory,
+    harness_in,
     harness_typed,
     launch_of,
     project_around,
@@ -66,6 +67,7 @@ def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptio
     harness = harness_typed(request.harness, "omac start", f"omac start {EXAMPLE} --workdir")
     agent = harness if request.harness or request.words is None else None
     workdir = directory(request.workdir, "--workdir") if request.workdir else project_around(environment)
+    harness = agent or harness_in(workdir)
     launch = launch_of(
         harness.serve[:1], request.words, agent, environment, workdir=workdir, sandbox=request.sandbox,
         sandboxed=not request.no_sandbox,

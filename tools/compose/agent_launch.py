@@ -39,12 +39,12 @@ from omac.domain.harness.bridge import (
 )
 from omac.domain.harness.harness import Bridge, Harness
 from omac.domain.harness.names import CONTROL_VARIABLES, LAUNCH, LAUNCHED, NAMES
-from omac.domain.harness.table import DEFAULT_HARNESS, harness_named, install_hints
+from omac.domain.harness.table import DEFAULT_HARNESS, HARNESSES, harness_named, install_hints
 from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.sandbox.request import SandboxRequest, request_of
 from omac.journal.folders import look_at, write_command
-from omac.services.sandbox.settled import settled
+from omac.services.sandbox.settled import refuse_home, settled
 from omac.tools.compose.agent_process import Inner
 from omac.tools.compose.endpoints import INSIDE, Ready
 from omac.tools.compose.own_program import OMAC, PACKAGE, begun
@@ -159,6 +159,20 @@ def harness_typed(word: str | None, command: str, with_folder: str) -> Harness:
         raise
 
 
+def harness_in(workdir: str) -> Harness:
+    """Return the harness of a command that names none: the default one, unless the project has skills of others
+    alone."""
+    having = (harness for harness in HARNESSES if any(_has_skills(workdir, base) for base in harness.bases))
+    return next(having, DEFAULT_HARNESS)
+
+
+def _has_skills(workdir: str, base: str) -> bool:
+    try:
+        return bool(os.listdir(os.path.join(workdir, f".{base}", "skills")))
+    except OSError:
+        return False
+
+
 def launch_of(
     command: Sequence[str],
     words: Sequence[str] | None,
@@ -203,7 +217,10 @@ def launch_of(
         own["open_ports"] = _served_ports(argv, agent)
     request = request_of(own).over(sandbox)
     program = find_program(argv, environment)
-    whole = settled(sandbox, SettlingAdapters(environment), [workdir, *roots])
+    adapters = SettlingAdapters(environment)
+    for tree in (workdir, *roots):  # the sandbox refuses it too, once the skills there are running
+        refuse_home(tree, "--root" if tree in roots else "--workdir", adapters.home)
+    whole = settled(sandbox, adapters, [workdir, *roots])
     offline = whole.network == "none"
     return AgentLaunch(
         program, workdir, request, shown, tuple(whole.allow), variables, name, settings, is_file,

@@ -11,7 +11,7 @@ from omac.domain.access.erasure import ErasureRequested, SubjectErased
 from omac.domain.access.signing import KeyLost, KeyRotated
 from omac.domain.kernel.ids import HostId, StreamId, WorkdirId, checkpoint_stream, key_of
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.journal.backup import Copy, back_up, begin, discard, finish, kept_journals, require_free, restore
+from omac.journal.backup import Copy, back_up, begin, discard, finish, kept_journals, restore
 from omac.journal.folders import write_command
 from omac.journal.reader import ReadJournal
 from omac.journal.subject_ciphers import ids_of
@@ -45,8 +45,7 @@ class Restored(NamedTuple):
 def back_up_with_keys(state: StateDir, path: str, target: str) -> KeptCopy:
     """Copy the journal at `path` and its keys to new files. Raises Refusal."""
     beside = target + SUFFIX
-    require_free(path, target, beside)
-    mark, draft = mark_of(state, path), begin(target)
+    mark, draft = mark_of(state, path), begin(path, target, beside)
     seen = mark.read()  # before the journal is read: both may grow meanwhile
     with contextlib.ExitStack() as made:
         copy = back_up(path, draft)  # first: the keys that its events use are there by then

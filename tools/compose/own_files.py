@@ -4,8 +4,11 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 
+from omac.adapters.caches.size import measured
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.files.state import StateDir
 from omac.adapters.files.upkeep import flaws_of, repair
+from omac.adapters.git.quarantine import FOLDER as SET_ASIDE
 from omac.adapters.settings.files import read_user, user_path
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.ids import HostId, RunId, key_of
@@ -19,7 +22,7 @@ from omac.projections.system import System
 from omac.tools.compose.journals import read_if_any, system_of
 from omac.tools.compose.vaults import VAULT, Vault
 
-FOLDERS = ("frozen", "inspections", "journals", "run", "set-aside", "spool", "subjects")  # of the state directory
+FOLDERS = ("frozen", "inspections", "journals", "run", SET_ASIDE, "spool", "subjects")  # of the state directory
 
 
 class OwnFiles:
@@ -99,6 +102,15 @@ class OwnFiles:
             except Refusal:
                 known = self._host if name == "host-id" and os.path.isfile(path) else None
                 yield Flaw("host-id" if known else "garbled", path, host=known)
+
+    def set_aside(self) -> tuple[str, int]:
+        """Return the folder of what launches set aside, and its bytes on the disk, as far as they can be counted."""
+        path = os.path.join(self.state.path, SET_ASIDE)
+        try:
+            with Descriptor(os.open(path, FOLDER_FLAGS)) as folder:
+                return path, measured(folder, lambda _: None).bytes
+        except OSError:
+            return path, 0
 
     def repair(self, flaw: Flaw) -> bool:
         """Mend a flaw; whether that was done. Raises OSError."""

@@ -7,15 +7,9 @@ from collections.abc import Iterator
 from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.files.lock import try_acquire
 from omac.adapters.linux.process import kill
-from omac.adapters.linux.process_identity import stat_fields
 from omac.adapters.linux.terminal_holders import launcher_at as find_launcher
 
-__all__ = ["is_suspended", "kill", "launcher_at", "turn_to_end"]
-
-
-def is_suspended(pid: int) -> bool:
-    """Return whether a process was stopped, as Ctrl-Z does."""
-    return stat_fields(pid)[:1] == [b"T"]
+__all__ = ["kill", "launcher_at", "turn_to_end"]
 
 
 def launcher_at(terminal: int) -> int | None:

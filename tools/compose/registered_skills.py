@@ -114,6 +114,11 @@ class Registry:
         self._caches = tuple(caches)
         self.system = system
         self.known = tuple(self._of_host())
+        self._by_stream = {registered.stream: registered for registered in self.known}
+        self._bases: dict[tuple[str, str], list[str]] = {}  # of the skills of one name in one scope
+        for registered in self.known:
+            status = registered.status
+            self._bases.setdefault((status.scope, status.skill), []).append(status.harness)
 
     @classmethod
     def read(cls, environment: Mapping[str, str], journal_path: str | None) -> "Registry":
@@ -144,8 +149,7 @@ class Registry:
 
     def find(self, scope: str, base: str, skill: str) -> RegisteredSkill | None:
         """The registration of a skill in the base folder `base`."""
-        stream = ids.registration_stream(self._host, scope, base, skill)
-        return next((registered for registered in self.known if registered.stream == stream), None)
+        return self._by_stream.get(ids.registration_stream(self._host, scope, base, skill))
 
     def standing(self, candidate: Candidate, folders: SkillFolders) -> Standing:
         """Return what lets a skill run as its files are now."""
@@ -197,11 +201,7 @@ class Registry:
     def place(self, known: RegisteredSkill) -> SkillScope:
         """Return the scope of a registered skill, with a harness that sees it."""
         status = known.status
-        others = [
-            other.status.harness
-            for other in self.known
-            if other is not known and (other.status.scope, other.status.skill) == (status.scope, status.skill)
-        ]
+        others = [base for base in self._bases[status.scope, status.skill] if base != status.harness]
         return SkillScope(status.dir, harness_of(status.harness, others))
 
     def one(self, where: Where, name: str, command: str, words: str = "") -> RegisteredSkill | None:

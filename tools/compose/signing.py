@@ -149,8 +149,7 @@ class Signer:
             note = sign_rotation(self._journal_id(), now_ns(), self.name, seed, new_seed)
             rotation = RecordRotation(self._public(old), self._public(new), note)
             record(rotation)
-            self.keys.adopt_waiting()
-            self._forget(old)
+            self._finish(old)
         return rotation
 
     def begin_again(self, record: Record) -> RecordLoss:
@@ -165,7 +164,7 @@ class Signer:
             new, seed = self._wait_with_new(FILE)
             loss = RecordLoss(lost, self._public(new), sign_loss(self._journal_id(), now_ns(), lost, self.name, seed))
             record(loss)
-            self.keys.adopt_waiting()
+            self._finish(None)
         return loss
 
     def move(self, store: str, record: Record) -> KeptKey:
@@ -223,6 +222,13 @@ class Signer:
         new = self._stored(store, seed)
         self.keys.keep_waiting(new)
         return new, seed
+
+    def _finish(self, old: KeptKey | None) -> None:
+        """Have the key that is recorded take its place, as far as that can be done now."""
+        with suppress(Refusal):  # the next use of the key does what is left
+            self.keys.adopt_waiting()
+            if old:
+                self._forget(old)
 
     def _require_lost(self, last: str) -> None:
         """Raise Refusal where the key `last` still signs, or may once its store is unlocked."""

@@ -12,6 +12,7 @@ from omac.adapters.linux.process_identity import began_at as began_at
 from omac.adapters.linux.process_identity import boot_id
 from omac.adapters.linux.process_identity import is_hidden as is_hidden
 from omac.adapters.linux.process_identity import is_living as is_living
+from omac.adapters.linux.process_identity import is_suspended as is_suspended
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import HostId, RunId, StreamId
 from omac.domain.kernel.run import Run

@@ -7,7 +7,7 @@ import sys
 from errno import EAGAIN, EDQUOT, ENOSPC
 
 from omac.adapters.git.program import ConfigList
-from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal
+from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal, quoted
 from omac.domain.kernel.terminal_escaping import SHOWN, printable
 from omac.tools.hotpath import code_cache
 from omac.tools.hotpath.sandbox_options import COMMAND, help_text, parse
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 else:
     import _signal
 
+SANDBOX = 7  # the exit code of what a sandbox refuses
 PROGRAM_SHOWN = 100  # characters of a program's own words that a proposed command repeats
 REQUEST_DESCRIPTOR = "--request-descriptor"  # what omac start and omac serve hand in: no option of a person's
 
@@ -148,18 +149,33 @@ def _refused(refusal: Refusal, typed: list[str]) -> int:
     """Print the refusal, with its options in the command line that was typed, where nothing in that is wrong; return
     the exit code."""
     _print_error(refusal.message, _columns())
-    for command in refusal.fix:
+    for command in _mends(refusal, typed):
         options, separator, remark = command.removeprefix(f"{COMMAND} ").partition(" -- COMMAND")
         if separator and options.startswith("--") and refusal.reason != "misuse":
             from omac.tools.terminal.typed_command import with_options  # late: few launches are refused
 
             at = typed.index("--") + 1 if "--" in typed else len(typed)
-            is_long = len(" ".join(typed[at:])) > PROGRAM_SHOWN or "\n" in "".join(typed[at:])
-            command = with_options([*typed[:at], "COMMAND"] if is_long else typed, options + remark)
+            command = with_options([*typed[:at], *_shown_program(typed)], options + remark)
         elif command.startswith("--"):
             command = f"{COMMAND} {command} -- make"
         _print_whole(f"  try: {command}")
     return refusal.exit_code
+
+
+def _mends(refusal: Refusal, typed: list[str]) -> list[str]:
+    """The commands that a refusal proposes. Inside another sandbox, what mends the host is out of reach, and the
+    program can run as it is."""
+    if os.environ.get("OMAC_SANDBOX") != "1" or refusal.exit_code != SANDBOX:
+        return list(refusal.fix)
+    program = " ".join(map(quoted, _shown_program(typed)))
+    nested = [command for command in refusal.fix if command.startswith(f"{COMMAND} -")]
+    return [*nested, f"{program}  # as it is: the sandbox around it confines it already"]
+
+
+def _shown_program(typed: list[str]) -> list[str]:
+    """The program that was typed and its words, or COMMAND where they are long."""
+    words = typed[typed.index("--") + 1 :] if "--" in typed else []
+    return ["COMMAND"] if len(" ".join(words)) > PROGRAM_SHOWN or "\n" in "".join(words) else words
 
 
 def _printed(text: str) -> int:

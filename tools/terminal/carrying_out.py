@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 import omac
 from omac.domain.kernel.exhaustion import is_exhaustion
-from omac.domain.kernel.refusal import Refusal, problem_of
+from omac.domain.kernel.refusal import REASONS, Refusal, problem_of
 from omac.domain.kernel.terminal_escaping import printable
 from omac.tools.entry import MISSING, not_whole
 from omac.tools.terminal.invocation import Invocation, current, nobody_reads, typed_with, working_for
@@ -58,17 +58,18 @@ class _ToCaller(logging.Handler):
 
 
 class _Printable(logging.Formatter):
-    """Escapes control characters of a message: it can name what an agent made."""
+    """Names the program, not its part, ahead of a message, and escapes control characters: it can name what an agent
+    made."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging names it so
         """Format the line, without a traceback that follows it."""
-        return printable(super().formatMessage(record))
+        return printable(f"{record.name.partition('.')[0]}: {record.message}")
 
 
 @functools.cache
 def _warn_on_stderr() -> None:
     handler = _ToCaller(logging.WARNING)
-    handler.setFormatter(_Printable("%(name)s: %(message)s"))
+    handler.setFormatter(_Printable())
     logging.getLogger().addHandler(handler)
 
 
@@ -156,7 +157,7 @@ def _report_defect(error: Exception) -> int:
         lacking = problem_of(error) if isinstance(error, OSError) else "no memory is left"
         report(f"omac: the system refused what omac needs: {lacking}")
         report_fix(["ulimit -a  # the limits of this shell"])
-        return 1
+        return REASONS["state-unusable"].exit_code
     report(f"omac: failed unexpectedly ({type(error).__name__}): this is a defect of omac")
     try:
         with tempfile.NamedTemporaryFile("w", prefix="omac-failure-", suffix=".txt", delete=False) as file:

@@ -82,6 +82,27 @@ async def test_one_connection_serves_one_client_after_the_other(build: Build, re
     assert [entry[3:] for entry in house.gate.transcript if entry[0] == "completed"] == [(0, 2), (0, 2), (4, 2)] * 2
 
 
+async def test_an_answer_that_nobody_asked_for_reaches_one_call_at_most(build: Build, read_request: Any) -> None:
+    """A skill that answers twice answers the next call by the way once: no connection to it rests from then on."""
+    calls = 8
+
+    async def skill(stream: trio.SocketStream) -> None:
+        while (request := await read_request(stream))[0]:
+            answer = OK[:-2] + request[0].split(b" ")[1][-2:]
+            await stream.send_all(answer)
+            await trio.sleep(0.02)
+            await stream.send_all(answer)
+
+    house = await build(skill)
+    client = await house.client()
+    wrong = 0
+    for number in range(10, 10 + calls):
+        await client.ask("GET", f"/{number}")
+        await client.until(b"\r\n\r\n")
+        wrong += await client.exactly(2) != str(number).encode()
+    assert wrong <= 1
+
+
 async def test_a_connection_rests_for_a_moment(build: Build, read_request: Any) -> None:
     """A connection rests only for a moment: a skill that serves one connection after the other is soon free."""
     skill = Skill(read_request)
