@@ -17,6 +17,20 @@ def make_private(folder: str) -> None:
         os.makedirs(folder, 0o700, exist_ok=True)
 
 
+def draft_of(path: str) -> str:
+    """Return the name of a file that this process writes before it replaces that at `path`."""
+    return f"{path}.{os.getpid()}"
+
+
+def sweep_drafts(folder: str) -> None:
+    """Remove the drafts of killed processes in a folder. One of a process that cannot be seen is written again. Raises
+    OSError."""
+    for name in os.listdir(folder):
+        _, _, pid = name.rpartition(".")
+        if pid != name and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            os.unlink(os.path.join(folder, name))
+
+
 def nearest_existing(path: str) -> str:
     """Return a path as an absolute one, or the nearest folder above it that exists."""
     path = os.path.abspath(path)

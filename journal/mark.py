@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.state_paths import EXPOSED, LINK, MARKS
-from omac.journal.folders import make_private
+from omac.journal.folders import draft_of, make_private, sweep_drafts
 
 BYTES_MAX = 256
 RESTORING = ".restoring"  # behind a journal's path: the copy that a restore makes to replace it
@@ -46,9 +46,10 @@ class Mark(NamedTuple):
 
     def write(self, journal_id: str, position: int) -> None:
         """Write it in one step. A mark that cannot be written is left as it is: an older one is only less strict."""
-        draft = f"{self.file}.{os.getpid()}"
+        draft, folder = draft_of(self.file), os.path.dirname(self.file)
         with contextlib.suppress(OSError):
-            make_private(os.path.dirname(self.file))
+            make_private(folder)
+            sweep_drafts(folder)
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(draft, flags, 0o600)
             try:
@@ -56,7 +57,7 @@ class Mark(NamedTuple):
             finally:
                 os.close(descriptor)
             os.replace(draft, self.file)
-            is_elsewhere = os.path.dirname(os.path.dirname(self.file)) != os.path.dirname(self.path)
+            is_elsewhere = os.path.dirname(folder) != os.path.dirname(self.path)
             if is_elsewhere and not os.path.lexists(self.file + LINK):
                 os.symlink(self.path, self.file + LINK)
             return

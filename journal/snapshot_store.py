@@ -19,7 +19,7 @@ from hashlib import sha256
 
 import msgspec
 
-from omac.journal.folders import make_private
+from omac.journal.folders import draft_of, make_private, sweep_drafts
 from omac.journal.reader import Reader
 
 APART = 50_000
@@ -75,10 +75,10 @@ class SnapshotStore:
         """Keep a snapshot, and give up the one before it where it is not needed any more. Raises Refusal."""
         before = [at for at in self.positions() if at < position]
         head = b"".join((self._binding(position), sha256(snapshot).digest()))
-        draft = self.path(position) + f".{os.getpid()}"
+        draft = draft_of(self.path(position))
         with contextlib.suppress(OSError):
             make_private(self._folder)
-            self._sweep()
+            sweep_drafts(self._folder)
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
                 with open(os.open(draft, flags, 0o600), "wb") as file:
@@ -89,13 +89,6 @@ class SnapshotStore:
                 return
             if before and before[-1] - (before[-2] if len(before) > 1 else 0) < APART:
                 self.remove(before[-1])
-
-    def _sweep(self) -> None:
-        """Remove the drafts of processes that were killed. One of a process that cannot be seen is written again."""
-        for name in os.listdir(self._folder):
-            pid = name[_NAME_DIGITS:].removeprefix(".")
-            if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
-                os.unlink(os.path.join(self._folder, name))
 
     def remove(self, position: int) -> None:
         """Give a snapshot up."""

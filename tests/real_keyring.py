@@ -109,6 +109,16 @@ class PrivateKeyring(PrivateBus):
         self.daemon.kill()
         self.daemon.wait()
 
+    def start(self) -> None:
+        """Start the daemon, with its collection open."""
+        for attempt in range(3):
+            try:
+                self.daemon = _daemon(self)
+                break
+            except BrokenKeyring:  # it crashes at times, when it is asked while it opens the collection
+                if attempt == 2:
+                    raise
+
 
 @contextmanager
 def private_bus(folder: Path, activatable: str | None = None) -> Iterator[PrivateBus]:
@@ -142,13 +152,7 @@ def private_keyring(folder: Path) -> Iterator[PrivateKeyring]:
     """Yield a gnome-keyring with an empty, open login keyring under PASSWORD."""
     with private_bus(folder) as bus:
         keyring = PrivateKeyring(bus)
-        for attempt in range(3):
-            try:
-                keyring.daemon = _daemon(keyring)
-                break
-            except BrokenKeyring:  # it crashes at times, when it is asked while it opens the collection
-                if attempt == 2:
-                    raise
+        keyring.start()
         try:
             yield keyring
         finally:

@@ -563,3 +563,21 @@ def test_the_key_is_kept_in_the_keychain(used: Omac, keyring: PrivateKeyring) ->
     keyring.lock()
     used.ok("checkpoint")
     assert (shown(used)["store"], verified(used, "--key", first)["checkpoints"]) == ("file", 3)
+
+
+def test_a_keychain_that_ended_with_the_key(used: Omac, keyring: PrivateKeyring) -> None:
+    """A key in a keychain whose daemon ended signs nothing, is neither rotated nor moved, and no vault is proposed in
+    its place: the refusal names the key and its store. Once the daemon runs the key signs again."""
+    first = key_of(used)
+    used.ok("key", "move", "--to", "keychain")
+    used.ok("checkpoint")
+    keyring.stop()
+    for words in (("checkpoint",), ("key", "rotate"), ("key", "move", "--to", "file"), ("key", "rotate", "--lost")):
+        done = used.run(*words)
+        assert (done.status, done.out, "vault" in done.err) == (8, "", False), done
+        assert "is in the keychain: the system's keychain cannot be used: no Secret Service daemon" in done.err
+        never = f"rm {used.state / 'signing.key'}  # where that is never to be opened again"
+        assert f"try: {never if '--lost' in words else 'omac key rotate --lost  # if the key is gone'}" in done.err
+    keyring.start()
+    used.ok("checkpoint")
+    assert verified(used, "--key", first)["checkpoints"] == 2

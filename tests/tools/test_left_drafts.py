@@ -1,11 +1,13 @@
 """A command that is killed between two steps leaves a draft; the next one that writes the file removes it."""
 
+import os
 from pathlib import Path
 
 from real_omac import Omac
 from valued_skill import with_vault
 
 DIGITS = "0123456789ab"
+PID_OF_NOBODY = 1 << 22  # no pid of Linux is larger
 
 
 def test_of_settings_and_keys(omac: Omac) -> None:
@@ -27,3 +29,15 @@ def test_of_settings_and_keys(omac: Omac) -> None:
     omac.ok("bridge", "install", "claude")
     omac.ok("key", "move", "--to", "vault")
     assert [path for path in (*drafts, mine) if path.exists()] == [mine]
+
+
+def test_of_the_mark(omac: Omac) -> None:
+    """Drafts of the mark of a journal, by killed processes, go with the next mark. One of a living process stays."""
+    omac.approved("shop")
+    marks = omac.state / "journals"
+    (mark,) = (path for path in marks.iterdir() if path.is_file())
+    ended, other, living = (Path(f"{mark}.{pid}") for pid in (PID_OF_NOBODY, PID_OF_NOBODY + 1, os.getppid()))
+    for path in (ended, other, living):
+        path.write_text("text")
+    omac.approved("other")
+    assert [path for path in (ended, other, living) if path.exists()] == [living]

@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 
+from omac.adapters.credentials.refusals import CHOOSE_VAULT, USE_VAULT
 from omac.adapters.credentials.stores import SecretStores
 from omac.adapters.files.signing_keys import FILE as FILE
 from omac.adapters.files.signing_keys import KEY_BYTES, STORES, TURN_WAIT_S, KeptKey, SigningKeys
@@ -45,6 +46,7 @@ from omac.tools.terminal.invocation import require_one_of
 SERVICE = "omac-signing-key"  # under which a store has keys
 BACKGROUND_WAIT_S = 1.0  # of a run, whose end waits for it
 LOCKED = ("vault-locked", "keychain-locked")
+TAKES_SECRETS = (USE_VAULT, CHOOSE_VAULT)  # commands that give new secrets another store
 
 KeyChange = RecordRotation | RecordLoss | RequestKeyMove | ReportKeyMoved
 Record = Callable[[KeyChange], None]
@@ -262,13 +264,24 @@ class Signer:
         if key.store == FILE:
             return key.seed
         name = self._id(key)
-        value = self._ask(key.store, SecretStores.read, [name]).get(name)
+        try:
+            value = self._ask(key.store, SecretStores.read, [name]).get(name)
+        except Refusal as refusal:
+            raise self._unread(key, refusal) from None
         with suppress(ValueError, AttributeError):
             seed = bytes.fromhex(value.reveal())
             if verifier_of(self.name, seed).text() == key.public:
                 return seed
         message = f"the {key.store} does not hold the key {name} that signs {self.path}"
         raise Refusal("state-unusable", message, fix=["omac key rotate --lost  # if the key is gone"])
+
+    def _unread(self, key: KeptKey, refusal: Refusal) -> Refusal:
+        """Return the refusal of a key whose store cannot be read; no other store has it, whatever takes new secrets."""
+        fix = [command for command in refusal.fix if command not in TAKES_SECRETS]
+        if len(fix) < len(refusal.fix):
+            fix.append("omac key rotate --lost  # if the key is gone")
+        message = f"the key {self._id(key)} that signs {self.path} is in the {key.store}: {refusal.message}"
+        return Refusal(refusal.reason, message, fix=fix)
 
     def _forget(self, key: KeptKey) -> None:
         if key.store != FILE:
