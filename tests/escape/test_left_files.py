@@ -416,3 +416,17 @@ def test_a_new_worktree_brings_what_was_there(ground: Ground) -> None:
     expected = {"v": changed, "w": changed, "copy": changed | files}
     folder = f"{ground.project}/.claude/worktrees"
     assert reported == {f"{folder}/{name}/{path}" for name, paths in expected.items() for path in paths}, report
+
+
+def test_a_new_worktree_brings_nothing_into_other_places(ground: Ground) -> None:
+    """A file of a worktree that an agent adds is reported where programs obey it by the worktree's place alone, where
+    it can be executed since, and where the commit has a link."""
+    ground.renew("plain")
+    files = "for f in tasks.json pre-commit Makefile .husky/pre-push; do echo true > $f; done; ln -s setup .envrc"
+    ground.person(f"mkdir .husky; {files}; git add -f .; git commit -qm x", check=True)
+    added = "for w in .vscode .githooks w; do git worktree add -q --detach $w; done"
+    changed = "cd w; rm .envrc; printf setup > .envrc; chmod +x .husky/pre-push"
+    report = findings(ground, f"{added}; {changed}")
+    for path in (".vscode/tasks.json", ".githooks/pre-commit", "w/.envrc", "w/.husky/pre-push"):
+        assert f"{ground.project}/{path}: is new or changed" in report
+    assert "Makefile" not in report
