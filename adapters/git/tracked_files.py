@@ -16,7 +16,7 @@ from omac.domain.sandbox.autorun_files import described as sentence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from omac.adapters.git.genuine_objects import GenuineObjects
     from omac.domain.git.folder import Folder
@@ -85,8 +85,8 @@ def described(
     commits: Mapping[str, str],
     had: Container[str],
     worktrees: Mapping[str, Iterable[str]],
-) -> list[Finding]:
-    """Return a finding for each (project, path in it, who obeys it), with the command that shows what is new. `had`:
+) -> Iterator[Finding]:
+    """Yield a finding for each (project, path in it, who obeys it), with the command that shows what is new. `had`:
     the paths of files that were there at launch, which alone can be in the commit of that time.
 
     There is none for a new file in a linked worktree that is as it was in that commit. `worktrees` are folders by the
@@ -95,7 +95,6 @@ def described(
     before = {project: _Commit(_git_of(project, folders), commits.get(project, "")) for project, _, _ in obeyed}
     linked = _linked(before, folders, worktrees)
     try:
-        findings = []
         for project, path, who in obeyed:
             file = f"{project}/{path}"
             is_new = file not in had
@@ -103,8 +102,7 @@ def described(
                 continue
             blob, _, is_forged = NONE if is_new else before[project].blob_of(path)
             text = sentence(project, path, who, since=blob, is_forged=is_forged)
-            findings.append(Finding(file, text, group="" if blob or is_forged else who))
-        return findings
+            yield Finding(file, text, group="" if blob or is_forged else who)
     finally:
         for commit in before.values():
             commit.close()

@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from adapters.git.boxed import act, noted
+from adapters.git.boxed import act, host, noted, run_inside
 
+from adapters.git import layouts
 from omac.adapters.git import inspection, refs
 from omac.adapters.git.config_copies import branches_of
 from omac.adapters.git.git_folder import GitFolder
@@ -192,3 +193,17 @@ def test_a_log_of_many_names_is_read_once(tmp_path: Path, is_fine: bool) -> None
     assert (project / ".git/HEAD").exists()
     assert len(list(logs.iterdir())) == (61 if is_fine else 0)
     assert not (logs / "a..b").exists()
+
+
+def test_copies_take_no_room(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many files of new worktrees are as the commit has them, a changed one is among the findings."""
+    workdir = layouts.plain(tmp_path, home)
+    for number in range(5):
+        (workdir / f"{number}.mk").touch()
+    host("git", "add", "-A", cwd=workdir, home=home)
+    host("git", "commit", "-qm", "more", cwd=workdir, home=home)
+    monkeypatch.setattr(inspection, "FINDINGS_MAX", 8)
+    script = "for w in 1 2 3 4; do git worktree add -q w/$w; done; mkdir -p w/5; echo x > w/5/Makefile"
+    findings = run_inside(workdir, script, home=home).findings
+    assert [finding.path for finding in findings if "obeys it" in finding.what] == [f"{workdir}/w/5/Makefile"]
+    assert not [finding for finding in findings if "not listed" in finding.what]
