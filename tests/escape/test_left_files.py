@@ -247,6 +247,17 @@ def test_findings_are_few_and_begin_with_what_matters(ground: Ground) -> None:
     assert len(shown.splitlines()) == 42
 
 
+def test_the_record_begins_with_what_matters(ground: Ground) -> None:
+    """Neither many findings nor long ones keep that something was set aside out of the record of a launch."""
+    ground.renew("plain")
+    many = "for i in {1..100}; do touch .git/refs/heads/$i.lock; done"
+    deep = "d=$(printf 'x%.0s' {1..200}); for _ in {1..19}; do mkdir $d; cd $d; done; mkfifo f; cd $W"
+    ground.agent(f"{many}; {deep}; skeleton zz/.git evil")
+    host = ground.world.host(*ground.world.omac("audit", "--kind", "sandbox", "--json"))
+    assert f"{ground.project}/zz/.git/config: sets core.fsmonitor" in host.out, host
+    assert len(host.out) < 12_000
+
+
 def test_the_command_for_many_files_shows_their_folder_alone(ground: Ground) -> None:
     """The command that a line for many new files has prints each of them, and nothing of the folders beside them; it
     waits for no FIFO and follows no link."""
