@@ -166,7 +166,7 @@ class Finding:
 
     def __init__(self, path: str, what: str, moved: str = "", group: str = "") -> None:
         self.path = _shortened(path, PATH_CHARACTERS_MAX)
-        self.what = what
+        self.what = _shortened(what, PATH_CHARACTERS_MAX)
         self.moved = moved
         self.group = group if self.path == path else ""  # a path that was cut leads nowhere
 
@@ -228,7 +228,7 @@ class Inspection:
         self.obeyed: list[tuple[str, str, str]] = []
         self.unlisted = 0
         self._obeyed_room = OBEYED_CHARACTERS_MAX
-        self._reported: set[tuple[str, str, str]] = set()
+        self._reported: set[int] = set()
         self._logs: set[Stamp] = set()  # that have several names, and may be there
         self._disarmed: set[tuple[int, int]] = set()
 
@@ -287,11 +287,12 @@ class Inspection:
         del self.places[places:]
 
     def report(self, path: str, problem: str, moved: str = "") -> None:
-        """Report a problem, once."""
-        if (path, problem, moved) in self._reported:
+        """Report a problem, once. What was set aside has as much room again as what is reported only."""
+        known = hash((path, problem, moved))  # a path below folders without end is long
+        if known in self._reported:
             return
-        self._reported.add((path, problem, moved))
-        if len(self.findings) < FINDINGS_MAX:
+        if len(self.findings) < (2 * FINDINGS_MAX if moved else FINDINGS_MAX):
+            self._reported.add(known)
             self.findings.append(Finding(path, problem, moved))
         else:
             self.unlisted += 1

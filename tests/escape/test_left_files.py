@@ -92,6 +92,16 @@ def ended(ground: Ground, *words: str) -> tuple[Done, int]:
         return Done(status, out.read(), err.read()), int(report.read())
 
 
+@pytest.mark.full
+def test_many_findings_at_the_end_of_long_paths(ground: Ground) -> None:
+    """Findings are listed up to a bound in memory, too, however long the paths are that a program made."""
+    ground.renew("plain")
+    script = "import os\nfor _ in range(190): os.mkdir('x' * 200); os.chdir('x' * 200)"
+    script += "\nfor number in range(20_000): os.mkfifo(str(number))"
+    _, rss_kib = ended(ground, "sandbox", "run", "--", "python3", "-c", script)
+    assert rss_kib < RSS_KIB_MAX
+
+
 HOSTILE_CACHE = """\
 import os
 home, cache = os.path.expanduser("~"), os.environ["OMAC_CACHE_DIR"]

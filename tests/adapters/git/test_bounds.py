@@ -207,3 +207,13 @@ def test_copies_take_no_room(tmp_path: Path, home: Path, monkeypatch: pytest.Mon
     findings = run_inside(workdir, script, home=home).findings
     assert [finding.path for finding in findings if "obeys it" in finding.what] == [f"{workdir}/w/5/Makefile"]
     assert not [finding for finding in findings if "not listed" in finding.what]
+
+
+def test_reports_take_no_room_of_what_is_set_aside(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many findings are only reported, those that are set aside are listed, up to a bound of their own."""
+    workdir = layouts.plain(tmp_path, home)
+    monkeypatch.setattr(inspection, "FINDINGS_MAX", 8)
+    locks = "for i in 1 2 3 4 5 6 7 8 9; do touch .git/refs/heads/$i.lock; done"
+    planted = "git init -q n; mkdir -p n/.git/hooks; echo x > n/.git/hooks/post-checkout"
+    findings = run_inside(workdir, f"{locks}; {planted}", home=home).findings
+    assert [finding.path for finding in findings if finding.moved] == [f"{workdir}/n/.git/hooks/post-checkout"]
