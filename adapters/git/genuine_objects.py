@@ -66,20 +66,20 @@ class GenuineObjects:
         with self._git:
             pass
 
-    def blob_of(self, commit: str, path: str) -> str:
-        """Return the name of the blob at a path of a commit; empty where the commit has none. Raises ForgedObject,
-        OSError."""
+    def blob_of(self, commit: str, path: str) -> tuple[str, bytes]:
+        """Return the name of the blob at a path of a commit, and its mode; empty where the commit has none. Raises
+        ForgedObject, OSError."""
         head, _, _ = self._content(commit, b"commit").partition(b"\n")
         oid = head.removeprefix(b"tree ").decode(errors="replace")
         mode = _FOLDER_MODE
         for name in os.fsencode(path).split(b"/"):
             if mode != _FOLDER_MODE:
-                return ""
+                return "", b""
             mode, oid = self._folder(oid).get(name, (b"", ""))
         if not oid or mode == _FOLDER_MODE:
-            return ""
+            return "", b""
         self._content(oid, b"blob")
-        return oid
+        return oid, mode
 
     def _folder(self, oid: str) -> dict[bytes, tuple[bytes, str]]:
         """Return mode and object of each entry of a tree, by name."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from itertools import islice
 
 from omac.adapters.git.stamp import stamp_of
 from omac.domain.kernel.digest import sha256_hex
@@ -22,7 +23,7 @@ from omac.domain.kernel.terminal_escaping import named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from omac.adapters.git.entry import Entry
     from omac.adapters.git.git_place import GitPlace
@@ -38,6 +39,7 @@ HURRIED_SECONDS_MAX = 10.0
 NOTED_BYTES_MAX = 32 << 20  # of all that is noted at launch, paths included: what is beyond counts as new
 _STAMP_BYTES = 64
 FINDINGS_MAX = 10_000
+OBEYED_CHARACTERS_MAX = 32 << 20  # of the paths of new and changed files: most may be copies, of which nobody hears
 PATH_CHARACTERS_MAX = 4096  # of a path in a finding
 
 
@@ -164,7 +166,7 @@ class Finding:
 
     def __init__(self, path: str, what: str, moved: str = "", group: str = "") -> None:
         self.path = _shortened(path, PATH_CHARACTERS_MAX)
-        self.what = what
+        self.what = _shortened(what, PATH_CHARACTERS_MAX)
         self.moved = moved
         self.group = group if self.path == path else ""  # a path that was cut leads nowhere
 
@@ -225,7 +227,8 @@ class Inspection:
         self.traversed: set[str] = set()  # what git reaches by paths that its files name
         self.obeyed: list[tuple[str, str, str]] = []
         self.unlisted = 0
-        self._reported: set[tuple[str, str, str]] = set()
+        self._obeyed_room = OBEYED_CHARACTERS_MAX
+        self._reported: set[int] = set()
         self._logs: set[Stamp] = set()  # that have several names, and may be there
         self._disarmed: set[tuple[int, int]] = set()
 
@@ -263,10 +266,16 @@ class Inspection:
 
     def obey(self, project: str, path: str, who: str) -> None:
         """Add a file of a project that `who` obeys, and that is new or changed."""
-        if len(self.obeyed) < FINDINGS_MAX:
+        self._obeyed_room -= len(path) + _STAMP_BYTES
+        if self._obeyed_room >= 0:
             self.obeyed.append((project, path, who))
         else:
             self.unlisted += 1
+
+    def add(self, findings: Iterator[Finding]) -> None:
+        """Add findings, up to a bound of their own."""
+        self.findings += islice(findings, FINDINGS_MAX)
+        self.unlisted += sum(1 for _ in findings)
 
     def position(self) -> tuple[int, tuple[int, int]]:
         """Return where the inspection is, to go back to."""
@@ -278,11 +287,12 @@ class Inspection:
         del self.places[places:]
 
     def report(self, path: str, problem: str, moved: str = "") -> None:
-        """Report a problem, once."""
-        if (path, problem, moved) in self._reported:
+        """Report a problem, once. What was set aside has as much room again as what is reported only."""
+        known = hash((path, problem, moved))  # a path below folders without end is long
+        if known in self._reported:
             return
-        self._reported.add((path, problem, moved))
-        if len(self.findings) < FINDINGS_MAX:
+        if len(self.findings) < (2 * FINDINGS_MAX if moved else FINDINGS_MAX):
+            self._reported.add(known)
             self.findings.append(Finding(path, problem, moved))
         else:
             self.unlisted += 1

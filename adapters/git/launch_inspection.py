@@ -22,7 +22,7 @@ from omac.journal.folders import make_private
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from omac.adapters.git.inspection import Budget, Finding
     from omac.adapters.git.launch_record import Record
@@ -158,7 +158,7 @@ class LaunchInspection:
         if self._found_before:  # that one knows nothing of what was set aside while this one ran
             for line in lines(self._found_before, self._name, self._state):
                 self._report(line)
-            self._findings += map(str, self._found_before)
+            self._findings += recorded(self._found_before)
         return self._findings
 
     def _end(self, record: Record) -> bool:
@@ -249,7 +249,7 @@ def _inspect(
     found = [*before, *_while_running(others, whole, state), *_at_end(due, whole, name, state, report)]
     for line in lines(found, name, state):
         report(line)
-    return list(map(str, found))
+    return recorded(found)
 
 
 def _while_running(launches: list[str], whole: Record, state: str) -> list[Finding]:
@@ -278,18 +278,10 @@ def _at_end(due: list[Record], whole: Record, name: str, state: str, report: Cal
 
 def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
     """Return so much of it as somebody reads, what was set aside first; all of it is in a file then."""
-    findings = sorted(findings, key=lambda finding: not finding.moved)
+    findings = sorted(findings, key=_order)
     grouped = _grouped(findings)
-    is_long = len(findings) > min(len(grouped), LINES_MAX)
-    shown = []
-    for finding in grouped[:LINES_MAX]:
-        line = str(finding)
-        if len(line) > LINE_CHARACTERS_MAX:
-            is_long = True
-            rest = len(line) - len(finding.path)
-            line = finding.line(max(SHORTEST_PATH, LINE_CHARACTERS_MAX - rest))[:LINE_CHARACTERS_MAX]
-        shown.append(line)
-    if is_long:
+    shown = [_line(finding) for finding in grouped[:LINES_MAX]]
+    if len(findings) > len(shown) or shown != list(map(str, grouped)):
         path = f"{_folder(state, name)}/{REST}"
         try:
             _write(path, findings)
@@ -297,6 +289,24 @@ def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
         except OSError as problem:
             shown.append(f"all {len(findings)} findings cannot be written to {path}: {problem.strerror}")
     return shown
+
+
+def recorded(findings: Iterable[Finding]) -> list[str]:
+    """Return a line for each of them, as short as on the terminal and in the same order: a record has little room."""
+    return [_line(finding) for finding in sorted(findings, key=_order)]
+
+
+def _order(finding: Finding) -> bool:
+    return not finding.moved
+
+
+def _line(finding: Finding) -> str:
+    """Return the line of a finding, its path cut first where it is too long."""
+    line = str(finding)
+    if len(line) <= LINE_CHARACTERS_MAX:
+        return line
+    rest = len(line) - len(finding.path)
+    return finding.line(max(SHORTEST_PATH, LINE_CHARACTERS_MAX - rest))[:LINE_CHARACTERS_MAX]
 
 
 def _grouped(findings: Sequence[Finding]) -> list[Finding]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import time
 
+from omac.adapters.files import bounded
 from omac.adapters.git import pointers, refs
 from omac.adapters.git.inspection import Finding
 from omac.domain.git.grammar import is_oid
-from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.autorun_files import Obeyed
 from omac.domain.sandbox.autorun_files import described as sentence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from omac.adapters.git.genuine_objects import GenuineObjects
     from omac.domain.git.folder import Folder
@@ -21,6 +24,10 @@ if TYPE_CHECKING:
 COMPARED_WITHIN_S = 5.0  # all objects of one repository
 INDEX_BYTES_MAX = 32 << 20
 COPY_BYTES_MAX = 4 << 20  # of a file that is compared with the one it may be a copy of
+NONE = ("", b"", False)  # a commit has no blob there
+FORGED = ("", b"", True)
+_EXECUTABLE = b"100755"
+_FILE_MODES = (b"100644", _EXECUTABLE)
 _LENGTH_BITS = 0xFFF  # of an entry's flags, before its name (gitformat-index(5))
 _EXTENDED = 0x40  # of the first byte of its flags: two more follow
 _NAME_ENDS_WITHIN = 4_100  # bytes from the flags: no system call takes a longer path
@@ -78,8 +85,8 @@ def described(
     commits: Mapping[str, str],
     had: Container[str],
     worktrees: Mapping[str, Iterable[str]],
-) -> list[Finding]:
-    """Return a finding for each (project, path in it, who obeys it), with the command that shows what is new. `had`:
+) -> Iterator[Finding]:
+    """Yield a finding for each (project, path in it, who obeys it), with the command that shows what is new. `had`:
     the paths of files that were there at launch, which alone can be in the commit of that time.
 
     There is none for a new file in a linked worktree that is as it was in that commit. `worktrees` are folders by the
@@ -88,16 +95,14 @@ def described(
     before = {project: _Commit(_git_of(project, folders), commits.get(project, "")) for project, _, _ in obeyed}
     linked = _linked(before, folders, worktrees)
     try:
-        findings = []
         for project, path, who in obeyed:
             file = f"{project}/{path}"
             is_new = file not in had
-            if is_new and _is_copy(file, linked):
+            if is_new and _is_copy(file, who, linked):
                 continue
-            blob, is_forged = ("", False) if is_new else before[project].blob_of(path)
+            blob, _, is_forged = NONE if is_new else before[project].blob_of(path)
             text = sentence(project, path, who, since=blob, is_forged=is_forged)
-            findings.append(Finding(file, text, group="" if blob or is_forged else who))
-        return findings
+            yield Finding(file, text, group="" if blob or is_forged else who)
     finally:
         for commit in before.values():
             commit.close()
@@ -118,9 +123,15 @@ def _linked(
     }
 
 
-def _is_copy(file: str, linked: Mapping[str, _Commit]) -> bool:
-    root = max((root for root in linked if below(file, root)), key=len, default="")
-    return root != "" and linked[root].has(file[len(root) + 1 :], file)
+def _is_copy(file: str, who: str, linked: Mapping[str, _Commit]) -> bool:
+    """Return whether a file is in a linked worktree as its commit has it, where `who` obeys it wherever that lies."""
+    root = os.path.dirname(file)
+    while root not in linked:
+        if len(root) <= 1:
+            return False
+        root = os.path.dirname(root)
+    path = file[len(root) + 1 :]
+    return Obeyed(os.path.dirname(path)).by(os.path.basename(path)) == who and linked[root].has(path, file)
 
 
 class _Commit:
@@ -133,36 +144,37 @@ class _Commit:
         self._objects: GenuineObjects | None = None
         self._deadline = 0.0
 
-    def blob_of(self, path: str) -> tuple[str, bool]:
-        """Return the name of the blob at a path, empty if it has none; and whether an object on the way to it, or the
-        blob, is not what its name says."""
+    def blob_of(self, path: str) -> tuple[str, bytes, bool]:
+        """Return the name of the blob at a path, empty if it has none, and its mode; and whether an object on the way
+        to it, or the blob, is not what its name says."""
         now = time.monotonic()
         self._deadline = self._deadline or now + COMPARED_WITHIN_S
         if now > self._deadline:
-            return "", True
+            return FORGED
         if not _has(self._index, path):  # of a long index that takes a while, too
-            return "", False
+            return NONE
         from omac.adapters.git.genuine_objects import ForgedObject, GenuineObjects  # here, for few launches need it
 
         try:
             self._objects = self._objects or GenuineObjects(self._git, self._deadline)
-            return self._objects.blob_of(self._commit, path), False
+            return (*self._objects.blob_of(self._commit, path), False)
         except (ForgedObject, OSError, ValueError):
             self.close()  # where it stopped reading is not where an answer begins
-            return "", True
+            return FORGED
 
     def has(self, path: str, file: str) -> bool:
-        """Return whether the commit has this content at a path: that of a file."""
-        blob, is_forged = self.blob_of(path)
-        if not blob or is_forged:
+        """Return whether the commit has a file of this content at a path, and one to be executed if this one can be."""
+        blob, mode, _ = self.blob_of(path)
+        if mode not in _FILE_MODES:
             return False
         from omac.adapters.git.genuine_objects import name_of
 
         try:
-            content = pointers.read(file, COPY_BYTES_MAX)
-        except Refusal:
+            content, status = bounded.read_with_status(file, COPY_BYTES_MAX)
+        except OSError:
             return False
-        return content is not None and name_of(b"blob", content, like=blob) == blob
+        is_executable = status.st_mode & stat.S_IXUSR != 0
+        return (mode == _EXECUTABLE or not is_executable) and name_of(b"blob", content, like=blob) == blob
 
     def close(self) -> None:
         """End git, where it was begun."""

@@ -92,6 +92,16 @@ def ended(ground: Ground, *words: str) -> tuple[Done, int]:
         return Done(status, out.read(), err.read()), int(report.read())
 
 
+@pytest.mark.full
+def test_many_findings_at_the_end_of_long_paths(ground: Ground) -> None:
+    """Findings are listed up to a bound in memory, too, however long the paths are that a program made."""
+    ground.renew("plain")
+    script = "import os\nfor _ in range(190): os.mkdir('x' * 200); os.chdir('x' * 200)"
+    script += "\nfor number in range(20_000): os.mkfifo(str(number))"
+    _, rss_kib = ended(ground, "sandbox", "run", "--", "python3", "-c", script)
+    assert rss_kib < RSS_KIB_MAX
+
+
 HOSTILE_CACHE = """\
 import os
 home, cache = os.path.expanduser("~"), os.environ["OMAC_CACHE_DIR"]
@@ -245,6 +255,17 @@ def test_findings_are_few_and_begin_with_what_matters(ground: Ground) -> None:
     assert lines[1].startswith(f"{ground.project}/zzz.mk: ")
     shown = ground.person(lines[-1].partition(": ")[2].replace("less ", "cat ")).out
     assert len(shown.splitlines()) == 42
+
+
+def test_the_record_begins_with_what_matters(ground: Ground) -> None:
+    """Neither many findings nor long ones keep that something was set aside out of the record of a launch."""
+    ground.renew("plain")
+    many = "for i in {1..100}; do touch .git/refs/heads/$i.lock; done"
+    deep = "d=$(printf 'x%.0s' {1..200}); for _ in {1..19}; do mkdir $d; cd $d; done; mkfifo f; cd $W"
+    ground.agent(f"{many}; {deep}; skeleton zz/.git evil")
+    host = ground.world.host(*ground.world.omac("audit", "--kind", "sandbox", "--json"))
+    assert f"{ground.project}/zz/.git/config: sets core.fsmonitor" in host.out, host
+    assert len(host.out) < 12_000
 
 
 def test_the_command_for_many_files_shows_their_folder_alone(ground: Ground) -> None:
@@ -416,3 +437,17 @@ def test_a_new_worktree_brings_what_was_there(ground: Ground) -> None:
     expected = {"v": changed, "w": changed, "copy": changed | files}
     folder = f"{ground.project}/.claude/worktrees"
     assert reported == {f"{folder}/{name}/{path}" for name, paths in expected.items() for path in paths}, report
+
+
+def test_a_new_worktree_brings_nothing_into_other_places(ground: Ground) -> None:
+    """A file of a worktree that an agent adds is reported where programs obey it by the worktree's place alone, where
+    it can be executed since, and where the commit has a link."""
+    ground.renew("plain")
+    files = "for f in tasks.json pre-commit Makefile .husky/pre-push; do echo true > $f; done; ln -s setup .envrc"
+    ground.person(f"mkdir .husky; {files}; git add -f .; git commit -qm x", check=True)
+    added = "for w in .vscode .githooks w; do git worktree add -q --detach $w; done"
+    changed = "cd w; rm .envrc; printf setup > .envrc; chmod +x .husky/pre-push"
+    report = findings(ground, f"{added}; {changed}")
+    for path in (".vscode/tasks.json", ".githooks/pre-commit", "w/.envrc", "w/.husky/pre-push"):
+        assert f"{ground.project}/{path}: is new or changed" in report
+    assert "Makefile" not in report

@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from adapters.git.boxed import act, noted
+from adapters.git.boxed import act, host, noted, run_inside
 
+from adapters.git import layouts
 from omac.adapters.git import inspection, refs
 from omac.adapters.git.config_copies import branches_of
 from omac.adapters.git.git_folder import GitFolder
@@ -192,3 +193,27 @@ def test_a_log_of_many_names_is_read_once(tmp_path: Path, is_fine: bool) -> None
     assert (project / ".git/HEAD").exists()
     assert len(list(logs.iterdir())) == (61 if is_fine else 0)
     assert not (logs / "a..b").exists()
+
+
+def test_copies_take_no_room(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many files of new worktrees are as the commit has them, a changed one is among the findings."""
+    workdir = layouts.plain(tmp_path, home)
+    for number in range(5):
+        (workdir / f"{number}.mk").touch()
+    host("git", "add", "-A", cwd=workdir, home=home)
+    host("git", "commit", "-qm", "more", cwd=workdir, home=home)
+    monkeypatch.setattr(inspection, "FINDINGS_MAX", 8)
+    script = "for w in 1 2 3 4; do git worktree add -q w/$w; done; mkdir -p w/5; echo x > w/5/Makefile"
+    findings = run_inside(workdir, script, home=home).findings
+    assert [finding.path for finding in findings if "obeys it" in finding.what] == [f"{workdir}/w/5/Makefile"]
+    assert not [finding for finding in findings if "not listed" in finding.what]
+
+
+def test_reports_take_no_room_of_what_is_set_aside(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many findings are only reported, those that are set aside are listed, up to a bound of their own."""
+    workdir = layouts.plain(tmp_path, home)
+    monkeypatch.setattr(inspection, "FINDINGS_MAX", 8)
+    locks = "for i in 1 2 3 4 5 6 7 8 9; do touch .git/refs/heads/$i.lock; done"
+    planted = "git init -q n; mkdir -p n/.git/hooks; echo x > n/.git/hooks/post-checkout"
+    findings = run_inside(workdir, f"{locks}; {planted}", home=home).findings
+    assert [finding.path for finding in findings if finding.moved] == [f"{workdir}/n/.git/hooks/post-checkout"]
