@@ -56,9 +56,7 @@ class ConfigCopy:
 
     def note(self) -> None:
         """Keep what the end is compared with. Raises Refusal (git-unsafe)."""
-        self.before = self.after = pointers.read(self.path, pointers.CONFIG_BYTES_MAX) or b""
-        if self.place:
-            self.before = self.after = self.before + refs.OWN_SETTINGS
+        self.before = self.after = pointers.read(self.place or self.path, pointers.CONFIG_BYTES_MAX) or b""
         if self.path == f"{self.common}/config":  # no other one has settings of branches
             self.known = branches_of(self.common)
             self.own = refs.branch_of(self.git)

@@ -23,6 +23,10 @@ from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.confinement import DENY, GIT_HOOKS, LINK, PRIVATE, READ, WRITE, Entry
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 DEPTH_MAX = 12  # of submodules' names and nesting
 PACKS_MAX = 100  # files of packs that other repositories have, too
 ADMINS_MAX = 200  # linked worktrees of one repository, whose files are pinned one by one
@@ -43,18 +47,22 @@ class Folders:
         self.fence: list[str] = []
         self.whole: list[str] = []  # git folders that can be written as a whole
         self.admins: list[str] = []  # admin folders of linked worktrees
+        self.others: list[str] = []  # those that can only be read, unless they are among `admins`, too
         self.objects: list[str] = []  # folders of objects that can be written
         self.copies: list[ConfigCopy] = []  # of settings that are pinned
         self.warnings: list[str] = []
 
     def state(self) -> tuple[int, ...]:
         """Return the state that `restore` goes back to."""
-        return tuple(len(kept) for kept in (self.fence, self.whole, self.admins, self.objects, self.copies))
+        return tuple(len(kept) for kept in self._kept())
 
     def restore(self, state: tuple[int, ...]) -> None:
         """Forget what came after `state`."""
-        fence, whole, admins, objects, copies = state
-        del self.fence[fence:], self.whole[whole:], self.admins[admins:], self.objects[objects:], self.copies[copies:]
+        for kept, length in zip(self._kept(), state, strict=True):
+            del kept[length:]
+
+    def _kept(self) -> tuple[list[Any], ...]:
+        return self.fence, self.whole, self.admins, self.others, self.objects, self.copies
 
     def whole_folder(self, git: str, *, outside: bool) -> None:
         """A git folder that can be written, its submodules' and its worktrees'. Raises Refusal."""
@@ -120,6 +128,7 @@ class Folders:
         """Let worktrees be added, unless there are more than ADMINS_MAX. Existing ones are readable, which shows their
         branches."""
         names = _names(folder)
+        self.others += [f"{folder}/{name}" for name in names]
         if len(names) > ADMINS_MAX:
             self._shown(folder, READ, "git: which branches other worktrees have")
             return

@@ -170,7 +170,7 @@ class GitFolder:
 
     def _admin(self, folder: int, path: str) -> None:
         """Judge the admin folder of a linked worktree."""
-        if self._only and path in self._inspection.by_themselves:
+        if path in self._inspection.closed or (self._only and path in self._inspection.by_themselves):
             return
         back = (content_of(folder, "gitdir", 8192) or b"").rstrip(b"\r\n").decode(errors="surrogateescape")
         worktree = os.path.dirname(os.path.join(path, back)) if back and "\0" not in back else ""

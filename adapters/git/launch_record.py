@@ -28,7 +28,8 @@ _VERSION = 1
 class Record:
     """One launch. `places` are the folders that it can write, `fenced` those in which it can make no link, nor move
     one or a folder there; `kept` are those of `projects` that are an agent's own in the home, `closed` the paths in
-    them below which it can write nothing, each with its birth, `named` those that settings name, with who obeys them.
+    `projects` and `folders` below which it can write nothing, each with its birth, `named` those that settings name,
+    with who obeys them.
     In `unjudged` folders, those of tool caches, programs write what nobody inspects.
     `baseline` is None until the record is complete; `init` is the sandbox's first process: its pid, its start ticks,
     the boot. `descriptor` is its file, locked, or -1; `is_busy`: somebody inspects for it."""
@@ -62,8 +63,8 @@ class Record:
 
     def reaches(self, path: str) -> bool:
         """Return whether the launch could write at or below a path."""
-        return not below_any(path, self.still_closed()) and any(
-            below(path, place) or below(place, path) for place in self.places
+        return any(below(path, place) or below(place, path) for place in self.places) and not below_any(
+            path, self.still_closed()
         )
 
     def still_closed(self) -> dict[str, bytes]:

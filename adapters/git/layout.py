@@ -58,8 +58,8 @@ class Layout:
     `entries` come beside the workdir's own; in the folders of `fence` no link, FIFO or socket may be made; `warnings`
     are for a person; loose objects in the folders `objects` are to be unshared. The rest is for `prepare` and the
     inspection at the end: `repositories` that were found, the git `folders` that the program can write, by path, those
-    `narrowed` to one branch, the paths in the workdir that are `closed` to the program, those that settings name, with
-    who obeys them (`named`), and the `sessions` of refs.
+    `narrowed` to one branch, the paths in the workdir and in `folders` that are `closed` to the program, those that
+    settings name, with who obeys them (`named`), and the `sessions` of refs.
     `agents`: it is not of a project, but of a folder that an agent keeps in the home.
     """
 
@@ -149,7 +149,7 @@ def _fill(layout: Layout, pins: Pins, folders: Folders, closed: Closing) -> None
         for entry, access in decided
         if not access or entry.access == LINK or (access == READ and entry.access == DENY)
     )
-    layout.closed = closed.paths
+    layout.closed = (*closed.paths, *(admin for admin in folders.others if admin not in folders.admins))
     layout.folders = {path: folder for path, folder in layout.folders.items() if not closed(path)}
     layout.fence = tuple(path for path in folders.fence if not closed(path))
     layout.objects = tuple(path for path in folders.objects if not closed(path))

@@ -127,6 +127,55 @@ def test_two_agents_in_two_worktrees(beside: Beside) -> None:
     assert beside.count("side") == 2
 
 
+@pytest.mark.full
+def test_what_others_begin_in_another_worktree(beside: Beside) -> None:
+    """A submodule, settings of a worktree and a rebase that are begun meanwhile in a worktree where an agent cannot
+    write stay as they are, and are not reported with what that agent left."""
+    second = beside.linked.parent / "second"
+    git(beside.world, "worktree", "add", "-q", "-b", "side", str(second), cwd=beside.clone)
+    agent = beside.agent("said ready; told go")
+    beside.said("ready")
+    source = str(beside.clone)
+    git(beside.world, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", source, "sub", cwd=second)
+    git(beside.world, "config", "remote.backup.url", source, cwd=second / "sub")
+    git(beside.world, "commit", "-q", "-m", "sub", cwd=second)
+    git(beside.world, "-c", "sequence.editor=sed -i '1ibreak'", "rebase", "-q", "-i", "HEAD~1", cwd=second)
+    before = git(beside.world, "config", "--local", "--list", cwd=second / "sub")
+    beside.tell("go")
+    assert beside.ended(agent) == ""
+    assert git(beside.world, "config", "--local", "--list", cwd=second / "sub") == before
+
+
+@pytest.mark.full
+def test_a_submodule_of_another_worktree_keeps_its_own(beside: Beside) -> None:
+    """A submodule that the host adds in a linked worktree, where an agent in the clone cannot write, keeps the setting
+    that names its worktree."""
+    agent = beside.agent("said ready; told go", beside.clone)
+    beside.said("ready", beside.clone)
+    add = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(beside.clone), "sub")
+    git(beside.world, *add, cwd=beside.linked)
+    before = git(beside.world, "config", "core.worktree", cwd=beside.linked / "sub")
+    beside.tell("go", beside.clone)
+    assert "core.worktree" not in beside.ended(agent)
+    assert git(beside.world, "config", "core.worktree", cwd=beside.linked / "sub") == before
+
+
+def test_a_worktree_that_was_replaced(beside: Beside) -> None:
+    """The folder of a worktree that the host made again under the name of a removed one, which an agent can write, is
+    inspected."""
+    second = beside.linked.parent / "second"
+    git(beside.world, "worktree", "add", "-q", "-b", "side", str(second), cwd=beside.clone)
+    admin = beside.clone / ".git/worktrees/second"
+    plant = f"git config -f {admin}/config.worktree core.fsmonitor ./x"
+    agent = beside.agent(f"! {plant} 2>/dev/null; said ready; told go; {plant}")
+    beside.said("ready")
+    git(beside.world, "worktree", "remove", str(second), cwd=beside.clone)
+    git(beside.world, "worktree", "add", "-q", str(second), "side", cwd=beside.clone)
+    beside.tell("go")
+    assert "core.fsmonitor" in beside.ended(agent)
+    assert "fsmonitor" not in (admin / "config.worktree").read_text()
+
+
 def test_what_each_deletes_stays_deleted(beside: Beside) -> None:
     """A packed branch that the host or an agent deletes does not come back through the other's copy."""
     git(beside.world, "pack-refs", "--all", cwd=beside.clone)

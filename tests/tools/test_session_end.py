@@ -123,6 +123,16 @@ def test_a_folder_that_was_removed_is_named(omac: Omac, shop: Path) -> None:
 
 
 @pytest.mark.full
+def test_branches_beyond_two_are_counted(omac: Omac, shop: Path) -> None:
+    """The count behind the last branch that is named counts branches, not commits."""
+    commit = f"{AS_AGENT} commit -q --allow-empty -m"
+    script = f"{commit} x; for branch in a b c; do git checkout -q -b $branch; {commit} $branch; done"
+    done = omac.run(*BARE, "--workdir", str(shop), "--", "sh", "-c", script)
+    first, second, _more = end_of(done.err)
+    assert (first.endswith("'"), second.rpartition("'")[2]) == (True, " and 2 more branches"), done
+
+
+@pytest.mark.full
 def test_a_hostile_subject_and_branch(omac: Omac, shop: Path) -> None:
     """Control characters in a subject are escaped, and a line keeps to the width of a terminal."""
     branch = "b" * 150

@@ -47,7 +47,8 @@ def _lines(use: RunUse, commits: Sequence[NewCommits], width: int) -> list[str]:
         uses = [f"{printable(name)} {_calls(calls)}" for name, calls in most]
         lines.append(_line("used", _fitting(uses, width - LABELLED)))
     for number, group in enumerate(commits[:BRANCHES_SHOWN]):
-        more = _more(len(commits) - BRANCHES_SHOWN) if number == BRANCHES_SHOWN - 1 else ""
+        left = len(commits) - BRANCHES_SHOWN if number == BRANCHES_SHOWN - 1 else 0
+        more = f" and {counted(left, 'more branch', 'more branches')}" if left > 0 else ""
         count = f"{group.number}{'+' if group.number == COMMITS_MAX else ''} commit{'' if group.number == 1 else 's'}"
         branch = elided_middle(printable(group.branch), width // 3)
         room = width - LABELLED - columns(f"{branch}: {count}, last ''{more}")

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from adapters.git.boxed import host, run_inside
+from adapters.git.boxed import act, host, noted, run_inside
 from polling import eventually
 
 from adapters.git import layouts
@@ -64,6 +64,20 @@ def test_a_ref_that_the_host_changed_meanwhile(tmp_path: Path, home: Path) -> No
     problems = copy_back(layout.sessions, layout.narrowed)
     assert any("refs/heads/spare" in ref and "could not be changed" in problem for ref, problem in problems)
     assert "refs/heads/spare" in _refs(workdir, home)
+
+
+def test_settings_that_the_host_changes_while_a_launch_begins(tmp_path: Path, home: Path) -> None:
+    """Settings that the host sets and unsets behind the copy of them, and before the launch notes what there is, are
+    not taken for the program's work."""
+    workdir = layouts.linked(tmp_path, home)
+    host("git", "config", "branch.topic.description", "old", cwd=workdir, home=home)
+    layout = lay_out(str(workdir), GitChoices(), str(home))
+    prepare(layout)
+    host("git", "config", "branch.main.description", "new", cwd=workdir, home=home)
+    host("git", "config", "--unset", "branch.topic.description", cwd=workdir, home=home)
+    assert act(noted(layout), home) == []
+    settings = host("git", "config", "--get-regexp", "description", cwd=workdir, home=home)
+    assert settings == "branch.main.description new\n"
 
 
 def test_packing_inside_loses_nothing(tmp_path: Path, home: Path) -> None:
