@@ -40,7 +40,7 @@ class GitPlace(JudgedFolder):
         real = self._led_to(path)
         project = next((candidate for candidate in self.projects if below(real, candidate)), "")
         within = real[len(project) + 1 :].lower().split("/")
-        if not real or ".git" in within:
+        if not real or not project or ".git" in within:
             return False
         marks = 0
         for name, bits in MARKS.items():
@@ -49,7 +49,7 @@ class GitPlace(JudgedFolder):
             return False  # what is checked out there would be git's own files
         dot = f"{real}/.git"
         try:
-            return (project != "" and _is_same(dot, self.git)) or pointers.target(dot) == self.git
+            return _is_same(dot, self.git) or pointers.target(dot) == self.git
         except (OSError, Refusal):
             return False
 

@@ -22,8 +22,7 @@ class JudgedFolder:
         raise NotImplementedError
 
     def is_own_worktree(self, path: str) -> bool:
-        """Return whether a path leads to a folder of the project whose `.git` is, or names, this git folder; or to one
-        elsewhere whose `.git`, which the program cannot write, names it."""
+        """Return whether a path leads to a folder of the project whose `.git` is, or names, this git folder."""
         raise NotImplementedError
 
     def is_named_by(self, path: str) -> bool:

@@ -146,20 +146,6 @@ def test_what_others_begin_in_another_worktree(beside: Beside) -> None:
     assert git(beside.world, "config", "--local", "--list", cwd=second / "sub") == before
 
 
-@pytest.mark.full
-def test_a_submodule_of_another_worktree_keeps_its_own(beside: Beside) -> None:
-    """A submodule that the host adds in a linked worktree, where an agent in the clone cannot write, keeps the setting
-    that names its worktree."""
-    agent = beside.agent("said ready; told go", beside.clone)
-    beside.said("ready", beside.clone)
-    add = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(beside.clone), "sub")
-    git(beside.world, *add, cwd=beside.linked)
-    before = git(beside.world, "config", "core.worktree", cwd=beside.linked / "sub")
-    beside.tell("go", beside.clone)
-    assert "core.worktree" not in beside.ended(agent)
-    assert git(beside.world, "config", "core.worktree", cwd=beside.linked / "sub") == before
-
-
 def test_a_worktree_that_was_replaced(beside: Beside) -> None:
     """The folder of a worktree that the host made again under the name of a removed one, which an agent can write, is
     inspected."""
