@@ -1,4 +1,4 @@
-"""What a git folder's settings may lead to."""
+"""The places that a git folder's settings may lead to."""
 
 from pathlib import Path
 
