@@ -157,7 +157,7 @@ def test_a_disk_that_cannot_be_written(omac: Omac, below: str) -> None:
 
 
 def test_what_was_set_aside_takes_much_room(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What launches set aside is kept, and reported where it is much; the command removes what is old alone."""
+    """Files that launches set aside are kept, and reported where they are many; the command removes old ones alone."""
     old, new = (omac.state / "set-aside" / launch for launch in ("old launch", "new"))
     for folder in (old, new):
         folder.mkdir(parents=True)

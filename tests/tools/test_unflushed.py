@@ -108,6 +108,19 @@ def test_a_key_that_signs(omac: Omac, lost: tuple[str, ...]) -> None:
     assert omac.ok("key", "show") == key
 
 
+def test_a_secret(omac: Omac) -> None:
+    """A secret whose store did not confirm it is not given, which the message says, with the command that sets it."""
+    valued_skill.with_vault(omac)
+    where = ("--workdir", str(valued_skill.valued(omac)))
+    words = ("secrets", "set", "slack", "TOKEN", *where)
+    assert valued_skill.piped(omac, b"door-before", *words).status == 0
+    with failing_flush(omac.state):
+        done = valued_skill.piped(omac, b"door-later", *words)
+    assert (done.status, done.err.startswith("omac: TOKEN: not given to slack: the change of the vault ")) == (8, True)
+    assert f"  try: omac secrets set slack TOKEN {' '.join(where)} --harness opencode\n" in done.err
+    assert valued_skill.piped(omac, b"door-later", *words).status == 0
+
+
 def test_an_export(omac: Omac) -> None:
     """An export that is whole, and in its place, is reported so."""
     omac.ok("settings", "set", "git.refs", "branch")

@@ -168,7 +168,8 @@ def harness_in(workdir: str) -> Harness:
 
 def _has_skills(workdir: str, base: str) -> bool:
     try:
-        return bool(os.listdir(os.path.join(workdir, f".{base}", "skills")))
+        with os.scandir(os.path.join(workdir, f".{base}", "skills")) as entries:
+            return next(entries, None) is not None
     except OSError:
         return False
 
