@@ -13,6 +13,7 @@ import valued_skill
 from real_omac import Done, Omac
 from valued_skill import typed
 
+from omac.domain.access.signing import KeyRotated
 from omac.domain.harness.installation import BridgeChanged
 from omac.domain.settings.setting import SettingChanged
 
@@ -31,12 +32,13 @@ main()
 
 
 @contextmanager
-def failing_flush(folder: Path) -> Iterator[None]:
-    """Have each flush of a folder fail."""
+def failing_flush(folder: Path, unless: str = "") -> Iterator[None]:
+    """Have each flush of a folder fail, but while a file `unless` is in it."""
     flush = os.fsync
 
     def failing(descriptor: int) -> None:
-        if os.path.samestat(os.fstat(descriptor), folder.stat()):
+        held_back = unless and (folder / unless).exists()
+        if os.path.samestat(os.fstat(descriptor), folder.stat()) and not held_back:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         flush(descriptor)
 
@@ -85,6 +87,19 @@ def test_a_key_file(omac: Omac) -> None:
     require_reported(done, 8, path)
     assert f"  try: OMAC_VAULT_KEY_FILE={path} omac vault init" in done.err
     omac.ok("vault", "init", extra={"OMAC_VAULT_KEY_FILE": str(path)})
+
+
+def test_a_signing_key(omac: Omac) -> None:
+    """A rotation that is recorded and made is reported so, with the key that signs now."""
+    omac.approved("shop")
+    path = omac.state / "signing.key"
+    omac.ok("checkpoint")
+    with failing_flush(omac.state, unless="signing.key.next"):
+        done = omac.run("key", "rotate")
+    require_reported(done, 5, path)
+    key = omac.ok("key", "show").splitlines()[0]
+    assert f"omac: {key} signs from now on; but then: the change of" in " ".join(done.err.split())
+    assert isinstance(omac.events()[-1].event, KeyRotated)
 
 
 def test_an_export(omac: Omac) -> None:
