@@ -51,7 +51,11 @@ def create(path: str, content: bytes, mode: int = 0o600, *, dir_fd: int | None =
 
 
 def _name(descriptor: int, name: str, folder: int) -> None:
-    os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=folder)  # follows, with a folder's descriptor
+    try:
+        os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=folder)  # follows, with a folder's descriptor
+    except OSError as error:
+        error.filename = name  # a person is to look there
+        raise
 
 
 def _unnamed(folder: int, name: str, mode: int) -> tuple[int, bool]:

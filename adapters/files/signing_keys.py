@@ -18,6 +18,7 @@ from omac.adapters.files import atomic, lock
 from omac.adapters.files.bounded import open_no_link
 from omac.adapters.files.descriptor import Descriptor
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.unflushed import Unflushed
 
 FILE = "file"
 STORES = (FILE, "vault", "keychain")
@@ -67,22 +68,33 @@ class SigningKeys:
 
     def keep(self, key: KeptKey) -> None:
         """Let this key sign, or this be where it is kept."""
-        self._write(self.path, key)
+        with self._changing():
+            self._write(self.path, key)
 
     def keep_waiting(self, key: KeptKey) -> None:
         """Keep the key that is to sign next."""
-        self._write(self._next, key)
+        with self._usable():
+            self._write(self._next, key)
 
     def adopt_waiting(self) -> None:
         """Have the key that waits sign from now on. The one before is deleted, unless another store has it."""
-        with self._usable():
+        with self._changing():
             os.replace(self._next, self.path)
             atomic.sync_folder(os.path.dirname(self.path))
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Turn an error into a Refusal, which reports a change that was made as such."""
+        with self._usable():
+            try:
+                yield
+            except Unflushed as problem:
+                raise problem.refusal("state-unusable", self.path, os.path.dirname(self.path)) from None
 
     def _write(self, path: str, key: KeptKey) -> None:
         """Put a key into a file; a killed writer's draft goes, which may hold a key that has moved to a store since."""
         prefix = f"{os.path.basename(self.path)}.draft."
-        with self._usable(), Descriptor(atomic.open_folder(os.path.dirname(path))) as folder:
+        with Descriptor(atomic.open_folder(os.path.dirname(path))) as folder:
             atomic.sweep(folder, prefix)
             atomic.replace_in(folder, os.path.basename(path), key.text().encode("ascii"), prefix=prefix)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from contract.journals import commit_now, journal_at
@@ -18,9 +19,11 @@ from killed_restore import kill_restore
 from real_keyring import PrivateKeyring
 from real_omac import Omac
 
+from omac.adapters.credentials.stores import SecretStores
 from omac.domain.access.signing import AGGREGATE, KeyLost, KeyRotated
 from omac.domain.kernel.event import Draft
 from omac.domain.kernel.ids import HostId, checkpoint_stream
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.checkpoint import sign_note, verifier_of
 from omac.journal.rotation import sign_loss, sign_rotation
 
@@ -581,3 +584,21 @@ def test_a_keychain_that_ended_with_the_key(used: Omac, keyring: PrivateKeyring)
     keyring.start()
     used.ok("checkpoint")
     assert verified(used, "--key", first)["checkpoints"] == 2
+
+
+def test_a_store_that_fails_behind_the_change(vault: Omac) -> None:
+    """A store that ends before the old key is deleted from it: the refusal says which key signs, and where it is."""
+    vault.ok("checkpoint")
+    vault.ok("key", "move", "--to", "vault")
+
+    async def fail(*_: object) -> None:
+        raise Refusal("vault-unusable", "the vault is away")
+
+    for words, change in ((("rotate",), " signs from now on"), (("move", "--to", "file"), "key is in the file now")):
+        with mock.patch.object(SecretStores, "remove", fail):
+            done = vault.run("key", *words)
+        assert (done.status, done.out) == (8, ""), done
+        assert f"{change}; but then: the vault is away" in done.err
+    assert shown(vault)["store"] == "file"
+    vault.ok("checkpoint")
+    assert verified(vault)["checkpoints"] == 2

@@ -25,7 +25,7 @@ from omac.tools.compose.journals import mark_of, path_in_use
 from omac.tools.compose.signing import FILE, Signer
 from omac.tools.compose.state import StateDir, look_at
 from omac.tools.terminal.invocation import expanded, print_data, print_json
-from omac.tools.terminal.render import report
+from omac.tools.terminal.render import report, report_fix
 
 NOTES_CHARACTERS_MAX = 256 << 20  # of a file with all the notes that a witness has
 UNRECORDED = ("journal-unavailable", "journal-read-only", "journal-in-use", "contention")  # it is worth printing anyway
@@ -59,6 +59,7 @@ def show(journal_path: str | None, environment: Mapping[str, str]) -> int:
         if refusal.reason not in UNRECORDED:
             raise
         report(f"the checkpoint is not recorded in the journal: {refusal.message}")
+        report_fix(refusal.fix)
         text = sign(checkpoint, *signer.key())
     print_data(text.removesuffix("\n"))
     return 0

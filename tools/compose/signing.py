@@ -6,8 +6,8 @@ between, the journal says which of the two signs, and the next use of the key do
 
 import os
 import secrets
-from collections.abc import Awaitable, Callable
-from contextlib import closing, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
@@ -151,7 +151,9 @@ class Signer:
             note = sign_rotation(self._journal_id(), now_ns(), self.name, seed, new_seed)
             rotation = RecordRotation(self._public(old), self._public(new), note)
             record(rotation)
-            self._finish(old)
+            with _behind(f"{rotation.new} signs from now on"):
+                self.keys.adopt_waiting()
+                self._forget(old)
         return rotation
 
     def begin_again(self, record: Record) -> RecordLoss:
@@ -166,7 +168,8 @@ class Signer:
             new, seed = self._wait_with_new(FILE)
             loss = RecordLoss(lost, self._public(new), sign_loss(self._journal_id(), now_ns(), lost, self.name, seed))
             record(loss)
-            self._finish(None)
+            with _behind(f"{loss.new} signs from now on"):
+                self.keys.adopt_waiting()
         return loss
 
     def move(self, store: str, record: Record) -> KeptKey:
@@ -182,7 +185,8 @@ class Signer:
                 record(RequestKeyMove(name, before.store, store))
                 moved = self._stored(store, seed)
                 self.keys.keep(moved)
-                self._forget(before)
+                with _behind(f"the private key is in the {store} now"):
+                    self._forget(before)
             record(ReportKeyMoved(name, store))
         return moved
 
@@ -224,13 +228,6 @@ class Signer:
         new = self._stored(store, seed)
         self.keys.keep_waiting(new)
         return new, seed
-
-    def _finish(self, old: KeptKey | None) -> None:
-        """Have the key that is recorded take its place, as far as that can be done now."""
-        with suppress(Refusal):  # the next use of the key does what is left
-            self.keys.adopt_waiting()
-            if old:
-                self._forget(old)
 
     def _require_lost(self, last: str) -> None:
         """Raise Refusal where the key `last` still signs, or may once its store is unlocked."""
@@ -326,3 +323,12 @@ class Signer:
                     case _:
                         return ""
         return ""
+
+
+@contextmanager
+def _behind(change: str) -> Iterator[None]:
+    """Say in a refusal that a change was made before."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise Refusal(refusal.reason, f"{change}; but then: {refusal.message}", fix=refusal.fix) from None

@@ -35,8 +35,9 @@ def test_what_is_there_stays(tmp_path: Path, write: Write, there: str) -> None:
         path.write_text("old")
     else:
         path.symlink_to("other" if there == "link" else "none")
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileExistsError) as raised:
         write(str(path), b"new")
+    assert os.path.basename(raised.value.filename) == "file", "the error names what is there"
     assert (tmp_path / "other").read_text() == "old"
     assert sorted(os.listdir(tmp_path)) == ["file", "other"]
 
