@@ -147,6 +147,22 @@ def test_what_others_begin_in_another_worktree(beside: Beside) -> None:
 
 
 @pytest.mark.full
+def test_files_of_worktrees_that_two_agents_add(beside: Beside) -> None:
+    """Files of new worktrees that are as in the project's commit at launch are not reported, also where an agent in the
+    clone and one in a worktree of it are inspected together."""
+    (beside.clone / "Makefile").write_text("all:\n")
+    git(beside.world, "add", "Makefile", cwd=beside.clone)
+    git(beside.world, "commit", "-q", "-m", "build", cwd=beside.clone)
+    nested = beside.clone / ".worktrees/nested"
+    git(beside.world, "worktree", "add", "-q", "-b", "nested", str(nested), cwd=beside.clone)
+    first = beside.agent("said ready; told go; git worktree add -q .worktrees/added", beside.clone)
+    beside.said("ready", beside.clone)
+    beside.ended(beside.agent("git worktree add -q inner", nested))
+    beside.tell("go", beside.clone)
+    assert "Makefile" not in beside.ended(first)
+
+
+@pytest.mark.full
 def test_a_submodule_of_another_worktree_keeps_its_own(beside: Beside) -> None:
     """A submodule that the host adds in a linked worktree, where an agent in the clone cannot write, keeps the setting
     that names its worktree."""
