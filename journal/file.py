@@ -23,7 +23,7 @@ from omac.journal.segment import SUFFIX, Segment, SegmentError, SegmentPrunedMea
 BUSY_MS = 5_000
 LOG_SHARE = 8  # of a full disk: a write-ahead log of one part or more is worth leaving behind
 INDEX_BYTES = 32_768  # of the index of a write-ahead log, at the least
-ELSEWHERE = "omac serve --journal PATH  # somewhere you can write"
+ELSEWHERE = "export OMAC_JOURNAL=PATH  # somewhere you can write"
 MEND_MODES = "omac doctor --fix  # mends modes in the state directory"
 FILES_OF_A_JOURNAL = 3  # itself, its log and the index of that
 VERSION_INDEX = "event_version"  # unique over streams and versions

@@ -29,16 +29,20 @@ def flaws_of(state: StateDir, public: Collection[str] = (), unended: Collection[
         there = nearest_existing(state.path)
         if not os.path.isdir(there):
             return (*flaws, Flaw("not-a-folder", there))
-        return (*flaws, Flaw("missing", state.path) if os.access(there, os.W_OK) else Flaw("read-only", there))
+        return (*flaws, Flaw("missing", state.path) if os.access(there, os.W_OK) else _unwritable(there))
     status = os.stat(state.path)
     if status.st_mode & 0o200 and not os.access(state.path, os.W_OK):  # a mode that forbids it is a flaw of its own
-        return (*flaws, Flaw("read-only", state.path))
+        return (*flaws, _unwritable(state.path))
     own = os.path.realpath(state.path)
     flaws += [flaw for path in _own(own) if (flaw := _flaw(path, is_written=os.path.dirname(path) == own))]
     current = os.path.join(state.path, "run", "current")
     if os.path.islink(current) and not os.path.exists(current):
         flaws.append(Flaw("dangling", current))
     return (*flaws, *(Flaw("stale", path) for path in state.stale_runs(unended)))
+
+
+def _unwritable(folder: str) -> Flaw:
+    return Flaw("read-only-disk" if os.statvfs(folder).f_flag & os.ST_RDONLY else "read-only", folder)
 
 
 def free_bytes_at(path: str) -> int:

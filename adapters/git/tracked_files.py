@@ -111,9 +111,13 @@ def described(
 def _linked(
     before: Mapping[str, _Commit], folders: Mapping[str, Folder], worktrees: Mapping[str, Iterable[str]]
 ) -> dict[str, _Commit]:
-    """Return for each linked worktree that the launch did not know the commit of a project in the same repository."""
+    """Return for each linked worktree that the launch did not know the commit of a project in the same repository: the
+    first one, where several launches are inspected together."""
     known = {folder.worktree for folder in folders.values()}
-    repositories = {folder.common: before[folder.worktree] for folder in folders.values() if folder.worktree in before}
+    repositories: dict[str, _Commit] = {}
+    for folder in folders.values():
+        if folder.worktree in before and before[folder.worktree].is_known:
+            repositories.setdefault(folder.common, before[folder.worktree])
     return {
         root: repositories[common]
         for git, roots in worktrees.items()
@@ -143,6 +147,11 @@ class _Commit:
         self._index = _index(git) if commit else b""
         self._objects: GenuineObjects | None = None
         self._deadline = 0.0
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the launch noted the commit."""
+        return self._commit != ""
 
     def blob_of(self, path: str) -> tuple[str, bytes, bool]:
         """Return the name of the blob at a path, empty if it has none, and its mode; and whether an object on the way

@@ -25,8 +25,9 @@ SET_ASIDE_DAYS = 30
 DISK_BYTES_LOW = 64 * 1024 * 1024  # the write-ahead log alone may grow to as much
 
 FlawKind = Literal[
-    "missing", "read-only", "not-a-folder", "foreign", "mode", "dangling", "stale", "garbled", "host-id", "no-host-id"
-]
+    "missing", "read-only", "read-only-disk", "not-a-folder", "foreign", "mode", "dangling", "stale", "garbled",
+    "host-id", "no-host-id",
+]  # fmt: skip
 MENDABLE: tuple[FlawKind, ...] = ("missing", "mode", "dangling", "stale", "host-id")
 
 
@@ -125,14 +126,22 @@ def mended(flaw: Flaw) -> str:
             raise ValueError(flaw.kind)
 
 
+def _unwritable(flaw: Flaw) -> Diagnosis:
+    says = f"omac cannot write to {flaw.path}, which its state directory needs"
+    command = list_command(flaw.path)
+    if flaw.kind == "read-only-disk":
+        says += ": its file system is read-only"
+        command = f"findmnt --target {quoted(flaw.path)}  # how it is mounted"
+    return Diagnosis(NAME, FAIL, says, (command, "export OMAC_STATE_DIR=PATH  # writable"))
+
+
 def _diagnosis(flaw: Flaw) -> Diagnosis:
     path = quoted(flaw.path)
     match flaw.kind:
         case "missing":
             return Diagnosis(NAME, OK, f"{flaw.path} does not exist yet; omac makes it when it is needed")
-        case "read-only":
-            says = f"omac cannot write to {flaw.path}, which its state directory needs"
-            return Diagnosis(NAME, FAIL, says, (list_command(flaw.path), "export OMAC_STATE_DIR=PATH  # writable"))
+        case "read-only" | "read-only-disk":
+            return _unwritable(flaw)
         case "not-a-folder":
             says = f"{flaw.path} is not a folder; the state directory has to be one, or in one"
             return Diagnosis(NAME, FAIL, says, (list_command(flaw.path), "export OMAC_STATE_DIR=PATH"))

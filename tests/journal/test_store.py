@@ -369,7 +369,7 @@ def test_a_read_only_medium_is_not_written(path: Path) -> None:
     made(path, "x")
     done = run_python(OPEN, str(path), wrap=read_only(path.parent))
     assert done.stdout.startswith("journal-read-only | "), done
-    assert "omac serve --journal" in done.stdout
+    assert "export OMAC_JOURNAL=PATH" in done.stdout
     path.unlink()
     done = run_python(OPEN, str(path), wrap=read_only(path.parent))
     assert done.stdout.startswith("journal-read-only | "), done

@@ -148,8 +148,11 @@ def test_a_disk_that_cannot_be_written(omac: Omac, below: str) -> None:
     within = ("bwrap", "--dev-bind", "/", "/", "--ro-bind", str(omac.state), str(omac.state), "--")
     done = omac.run("doctor", "--fix", within=within, extra=environment)
     assert done.status == 5, done
-    assert f"own files: omac cannot write to {omac.state}, which its state directory needs\n" in done.out
-    assert f"  try: ls -ld {omac.state}\n" in done.out
+    assert (
+        f"own files: omac cannot write to {omac.state}, which its state directory needs: its file system is read-only\n"
+        in done.out
+    )
+    assert f"  try: findmnt --target {omac.state}  # how it is mounted\n" in done.out
     for command in (["sandbox", "run", "--", "true"], ["vault", "init", "--key-file", f"{omac.folder}/key"]):
         done = omac.run(*command, within=within, extra=environment)
         fixes = re.findall(r"  try: (?:ls -ld|df -h|findmnt --target) (\S*)", done.err)

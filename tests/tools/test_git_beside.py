@@ -146,6 +146,22 @@ def test_what_others_begin_in_another_worktree(beside: Beside) -> None:
     assert git(beside.world, "config", "--local", "--list", cwd=second / "sub") == before
 
 
+@pytest.mark.full
+def test_files_of_worktrees_that_two_agents_add(beside: Beside) -> None:
+    """Files of new worktrees that are as in the project's commit at launch are not reported, also where an agent in the
+    clone and one in a worktree of it are inspected together."""
+    (beside.clone / "Makefile").write_text("all:\n")
+    git(beside.world, "add", "Makefile", cwd=beside.clone)
+    git(beside.world, "commit", "-q", "-m", "build", cwd=beside.clone)
+    nested = beside.clone / ".worktrees/nested"
+    git(beside.world, "worktree", "add", "-q", "-b", "nested", str(nested), cwd=beside.clone)
+    first = beside.agent("said ready; told go; git worktree add -q .worktrees/added", beside.clone)
+    beside.said("ready", beside.clone)
+    beside.ended(beside.agent("git worktree add -q inner", nested))
+    beside.tell("go", beside.clone)
+    assert "Makefile" not in beside.ended(first)
+
+
 def test_a_worktree_that_was_replaced(beside: Beside) -> None:
     """The folder of a worktree that the host made again under the name of a removed one, which an agent can write, is
     inspected."""

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import select
 import signal
 import termios
@@ -19,11 +20,11 @@ COLUMNS = 80
 class OnTerminal:
     """A command on a terminal of 80 columns."""
 
-    def __init__(self, omac: Omac, *words: str) -> None:
+    def __init__(self, omac: Omac, *words: str, rows: int = 24) -> None:
         self.shown = ""
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
-            termios.tcsetwinsize(0, (24, COLUMNS))
+            termios.tcsetwinsize(0, (rows, COLUMNS))
             os.chdir(omac.root)
             os.execvpe(COMMAND[0], [*COMMAND, *words], omac.environment | {"COLUMNS": str(COLUMNS)})
 
@@ -233,6 +234,23 @@ def test_the_status_is_watched(house: Omac, server: Serving, used: Path) -> None
     assert f"pid {server.process.pid}" in " ".join(watch.shown.split())
     os.kill(watch.pid, signal.SIGINT)
     assert watch.ended()[0] == 130
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("words", [("status", "--watch"), ("top",)], ids=" ".join)
+def test_a_screen_begins_with_its_first_line(house: Omac, server: Serving, used: Path, words: tuple[str, ...]) -> None:
+    """A terminal with few rows shows the beginning of what is drawn, and a command that prints all of it."""
+    base = server.skill(used)["base"]
+    assert curl(f"{base}/echo/x").status == 200
+    drawing, rows = OnTerminal(house, *words, rows=3), 3
+    eventually(lambda: drawing.read() and drawing.shown.count("\x1b[H\x1b[2J") >= 2, 15.0, "it is drawn twice")
+    os.kill(drawing.pid, signal.SIGINT)
+    assert drawing.ended()[0] == 130
+    screens = [screen.splitlines() for screen in drawing.shown.split("\x1b[H\x1b[2J")[1:-1]]
+    for screen in screens:
+        assert sum(-(-len(line) // COLUMNS) for line in screen) < rows, screen
+        assert re.fullmatch(r"every 2 s; Ctrl-C ends it|.*, the last 10 s", screen[0])
+        assert re.fullmatch(r"\d+ more lines?: omac (status|top \| cat)", screen[-1])
 
 
 def test_words_of_a_skill_pass_for_no_line_of_omacs(house: Omac) -> None:

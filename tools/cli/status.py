@@ -18,7 +18,8 @@ from omac.projections.system import System
 from omac.tools.cli.control import ask_run
 from omac.tools.compose.state import StateDir, is_living, is_living_launch, is_living_run, server_socket
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import CLEAR, print_line, report, report_fix, show_status
+from omac.tools.terminal.render import print_line, report, report_fix, show_status
+from omac.tools.terminal.screen import draw
 
 WATCH_S = 2
 
@@ -58,17 +59,18 @@ def _report_short_disks(environment: Mapping[str, str]) -> None:
 
 def watch(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the status again and again on the terminal, until the person ends it. Raises Refusal."""
-    stdout = current().stdout
-    if as_json or not stdout.isatty():
+    if as_json or not current().stdout.isatty():
         fix = ["omac audit --follow --json", "omac status --json"]
         raise Refusal("misuse", "--watch draws on a terminal; programs follow the audit", fix=fix)
     while True:
         status, gone = status_now(journal_path, environment)
-        stdout.write(CLEAR)
-        print_line(f"every {WATCH_S} s; Ctrl-C ends it")
-        show_status(_wanted(status, environment), gone, _missing(status))
-        stdout.flush()
+        draw(partial(_show_watched, _wanted(status, environment), gone), "omac status")
         time.sleep(WATCH_S)
+
+
+def _show_watched(status: Status, gone: Gone) -> None:
+    print_line(f"every {WATCH_S} s; Ctrl-C ends it")
+    show_status(status, gone, _missing(status))
 
 
 def status_now(journal_path: str | None, environment: Mapping[str, str]) -> tuple[Status, Gone]:

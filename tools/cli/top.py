@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
+from functools import partial
 
 import msgspec
 
@@ -15,7 +16,8 @@ from omac.tools.compose.searched_audit import SearchedAudit
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.columns import cell, elided_middle
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import CLEAR, print_line, show_columns
+from omac.tools.terminal.render import print_line, show_columns
+from omac.tools.terminal.screen import draw
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
 
 EVERY_S = 1.0
@@ -39,8 +41,9 @@ def run(journal: str | None, count: int | None, as_json: bool, environment: Mapp
         loads = reading.load(now)
         if as_json:
             print_json({"at": rfc3339(now), "window": WINDOW_S, "calls": msgspec.to_builtins(loads)})
+        elif draws:
+            draw(partial(_show, now, loads), "omac top | cat")
         else:
-            stdout.write(CLEAR if draws else "")
             _show(now, loads)
         stdout.flush()
         shown += 1

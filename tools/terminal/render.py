@@ -27,7 +27,6 @@ AUDIT_FORM = "{position:>9}  {at:<19}  {outcome:<9}  {status:>6}  {bytes:>10}  {
 NARROW_AUDIT_FORM = "{position:>8}  {at:<19}  {outcome:<9}  {status:>6}  {what}"
 NARROW_AUDIT_HANG = 7  # a digest of 71 columns fits behind it, and behind a mark
 AUDIT_WIDE = 120  # columns in which the whole form fits
-CLEAR = "\x1b[H\x1b[2J"  # a terminal
 VALUE_MAX = 72  # characters of a field shown in a timeline
 
 
