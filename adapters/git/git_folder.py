@@ -18,6 +18,7 @@ from omac.domain.git.config import oid_bytes_of
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, Rule, RuleNode
 from omac.domain.kernel.refusal import quoted
+from omac.domain.kernel.terminal_escaping import named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ class GitFolder:
         GitFolder(self._inspection, path, Folder(WHOLE, worktree, path)).inspect(folder)
         if is_new:
             self._inspection.announced.add((path, worktree))
-            self._inspection.report(path, "is a new submodule")
+            self._inspection.report(path, f"is a new submodule, of {named(worktree)}")
 
     def _operation(self, path: str) -> None:
         if self._inspection.is_first:
