@@ -10,7 +10,7 @@ from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.git.entry import FoundEntry, is_link_probe
 from omac.adapters.git.foreign_folder import stamp_with_content
 from omac.adapters.git.git_place import GitPlace
-from omac.adapters.git.inspection import DEPTH_MAX, Inspection
+from omac.adapters.git.inspection import DEPTH_MAX, PATH_CHARACTERS_MAX, TOO_DEEP, Inspection
 from omac.adapters.git.open_folder import content_of, is_there, open_listable, opened_root, put
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
@@ -18,6 +18,7 @@ from omac.domain.git.config import oid_bytes_of
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, Rule, RuleNode
 from omac.domain.kernel.refusal import quoted
+from omac.domain.kernel.terminal_escaping import named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,8 +137,8 @@ class GitFolder:
         full = f"{path}/{entry.name}"
         if here in _OPERATIONS:
             self._operation(full)
-        if depth >= DEPTH_MAX or full.count("/") > SLASHES_MAX:
-            self._refuse(folder, entry, full, f"lies deeper than {DEPTH_MAX} folders")
+        if depth >= DEPTH_MAX or _is_too_deep(full):
+            self._refuse(folder, entry, full, TOO_DEEP)
             return
         try:
             opened = open_listable(entry.name, folder)
@@ -162,8 +163,8 @@ class GitFolder:
                 full = f"{path}/{entry.name}"
                 if not entry.is_dir(follow_symlinks=False):
                     self._refuse(folder, entry, full, "is no folder, and only folders are there")
-                elif full.count("/") > SLASHES_MAX:
-                    self._refuse(folder, entry, full, f"lies deeper than {DEPTH_MAX} folders")
+                elif _is_too_deep(full):
+                    self._refuse(folder, entry, full, TOO_DEEP)
                 else:
                     with Descriptor(open_listable(entry.name, folder)) as opened:
                         judge(opened, full)
@@ -190,7 +191,7 @@ class GitFolder:
         GitFolder(self._inspection, path, Folder(WHOLE, worktree, path)).inspect(folder)
         if is_new:
             self._inspection.announced.add((path, worktree))
-            self._inspection.report(path, "is a new submodule")
+            self._inspection.report(path, f"is a new submodule, of {named(worktree)}")
 
     def _operation(self, path: str) -> None:
         if self._inspection.is_first:
@@ -352,6 +353,10 @@ def try_to_put(inspection: Inspection, folder: int, name: str, path: str, conten
         put(folder, name, content)
     except OSError as error:
         inspection.report(path, f"could not be put back as it may be: {error.strerror}")
+
+
+def _is_too_deep(path: str) -> bool:
+    return path.count("/") > SLASHES_MAX or len(path) > PATH_CHARACTERS_MAX
 
 
 def _worktree(folder: int) -> str:

@@ -35,12 +35,13 @@ ENTRIES_MAX = 20_000_000
 LOOK_EVERY = 16  # entries between two looks at the clock: a path through links may take a second
 READ_BYTES = 256  # of a file take about as long as an entry
 DEPTH_MAX = 200
+PATH_CHARACTERS_MAX = 4096  # beyond, no system call takes a path, and no program is run there
+TOO_DEEP = f"lies deeper than {DEPTH_MAX} folders or {PATH_CHARACTERS_MAX:,} characters"
 HURRIED_SECONDS_MAX = 10.0
 NOTED_BYTES_MAX = 32 << 20  # of all that is noted at launch, paths included: what is beyond counts as new
 _STAMP_BYTES = 64
 FINDINGS_MAX = 10_000
 OBEYED_CHARACTERS_MAX = 32 << 20  # of the paths of new and changed files: most may be copies, of which nobody hears
-PATH_CHARACTERS_MAX = 4096  # of a path in a finding
 
 
 # What a baseline holds, and what is written down of it.

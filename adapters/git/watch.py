@@ -35,6 +35,7 @@ from omac.adapters.git.worktree_scan import judge_bare
 from omac.adapters.linux.syscall import call
 from omac.domain.git.folder import MARKS
 from omac.domain.git.grammar import AGENT, GRAMMAR
+from omac.domain.kernel.sizes import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class GitWatch:
         self._record = record
         self._baseline = record.baseline
         self._moved: list[Finding] = []
+        self._unlisted = 0
         self._inspection = self._begun_inspection()
         self._packed = [PackedRefs(session) for session in record.sessions if not session.narrowed]
         self._watched: dict[int, str] = {}
@@ -109,6 +111,9 @@ class GitWatch:
             if self._ended.acquire(timeout=ENDS_WITHIN_S):
                 os.close(self._stopped)
         self._keep_moved()
+        if self._unlisted:
+            what = f"{counted(self._unlisted, 'more entry is', 'more entries are')} not listed"
+            self._moved.append(Finding(self._projects[0], what, self._quarantine.path))
         return self._moved
 
     def _begun_inspection(self) -> Inspection:
@@ -117,8 +122,11 @@ class GitWatch:
     def _keep_moved(self) -> None:
         """Remember what was set aside, and forget the rest of what was judged."""
         moved = [finding for finding in self._inspection.findings if finding.moved]
+        self._unlisted += self._inspection.unlisted
         self._inspection = self._begun_inspection()
-        self._moved += moved[: FINDINGS_MAX - len(self._moved)]
+        room = FINDINGS_MAX - len(self._moved)
+        self._moved += moved[:room]
+        self._unlisted += len(moved[room:])
 
     def _begin(self) -> bool:
         init, self._add_watch = _CALLS.get(os.uname().machine, (0, 0))

@@ -13,7 +13,7 @@ import stat
 from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.git.dot_git import UNJUDGED, DotJudge
 from omac.adapters.git.git_folder import inspect_folder
-from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
+from omac.adapters.git.inspection import DEPTH_MAX, PATH_CHARACTERS_MAX, TOO_DEEP, Exhausted, Inspection
 from omac.adapters.git.link_stamps import LinkStamps
 from omac.adapters.git.open_folder import is_there, open_listable, opened_root
 from omac.adapters.git.quarantine import kind_of
@@ -147,9 +147,9 @@ class WorktreeScan:
         name, path = entry.name, f"{level.path}/{entry.name}"
         if path in self._known:
             return
-        if len(self._levels) >= DEPTH_MAX:
+        if len(self._levels) >= DEPTH_MAX or len(path) > PATH_CHARACTERS_MAX:
             if self._is_last:
-                problem = f"lies deeper than {DEPTH_MAX} folders, and was not inspected"
+                problem = f"{TOO_DEEP}, and was not inspected"
                 self._inspection.set_aside(level.folder, name, path, problem)
             return
         try:

@@ -22,12 +22,13 @@ from omac.adapters.linux.process_identity import stat_fields
 from omac.adapters.sandbox import bubblewrap, landlock, mounted, seccomp, start_barrier
 from omac.adapters.sandbox.spawn import SandboxParent
 from omac.adapters.sandbox.streams import Streams, kill
+from omac.adapters.sandbox.suspension import resume, stop_below
 from omac.adapters.sandbox.terminal import Terminal, awake, forwarding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from omac.domain.sandbox.confinement import Policy
 else:
@@ -119,10 +120,20 @@ class HeldProgram:
     def _reap(self, child: int) -> None:
         """Reap what the program has left to omac, but not the `child` itself."""
 
+    def _stop_with(self, pid: int) -> None:
+        """Stop omac, since this process has stopped, and all that the program has started, until a shell lets the job
+        go on."""
+        running = stop_below(*self._above())
+        self.terminal.stop_with(pid, lambda: resume(running))
+
+    def _above(self) -> tuple[int, Collection[int]]:
+        """Return the process below which all of the program are, and those there that are omac's."""
+        return self.init, ()
+
     def _wait(self) -> int:
         """Return the child's exit status; from then on no signal is passed on."""
         child, self._child = self._child, 0
-        status = wait_for(child, self._reap, self.terminal, self._target)
+        status = wait_for(child, self._reap, self.terminal, self._target, self._stop_with)
         self.terminal.take_back()  # before anything is reported there
         self._forwarding.__exit__()
         self._is_forwarding = False
@@ -293,18 +304,24 @@ def _await_built(init: int, child: int, workdir: str) -> None:
     raise Failed(f"bubblewrap did not build the sandbox within {BUILD_WITHIN_S:g} s")
 
 
-def wait_for(child: int, reap: Callable[[int], None], terminal: Terminal, target: Callable[[], int | None]) -> int:
+def wait_for(
+    child: int,
+    reap: Callable[[int], None],
+    terminal: Terminal,
+    target: Callable[[], int | None],
+    stop_with: Callable[[int], None],
+) -> int:
     """The exit status of a child, 128+n for a signal; when it is stopped, omac stops as well, until both go on.
 
-    `reap` is called with it whenever another child may have ended. At a terminal omac stops with the program, `target`,
-    too: where that stops itself alone, its parent, which is bubblewrap's, does not report it.
+    `reap` is called with it whenever another child may have ended, and `stop_with` with what has stopped. At a terminal
+    that may be the program, `target`, alone: its parent, which is bubblewrap's, does not report it.
     """
     with awake() as signals:
         while True:
             pid, status = os.waitpid(child, os.WUNTRACED | os.WNOHANG)
             program = terminal.foreground and not pid and target()
             if program and stat_fields(program)[:1] == [b"T"]:
-                terminal.stop_with(program)
+                stop_with(program)
             elif not pid:
                 reap(child)
                 signals.wait(_STOPPED_EVERY_S if terminal.foreground else None)
@@ -312,7 +329,7 @@ def wait_for(child: int, reap: Callable[[int], None], terminal: Terminal, target
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
             else:
-                terminal.stop_with(child)
+                stop_with(child)
 
 
 def _opened(init: int) -> int:

@@ -56,12 +56,13 @@ class Terminal:
         finally:
             _signal.signal(_signal.SIGTTOU, before)
 
-    def stop_with(self, pid: int) -> None:
-        """Stop omac, since this process has stopped, until a shell lets the job go on; then both do. A process group
-        of the process' own, as a shell's, has the foreground again then."""
+    def stop_with(self, pid: int, resume: Callable[[], None] = lambda: None) -> None:
+        """Stop omac, since this process has stopped, until a shell lets the job go on; then both do, and first what
+        `resume` lets go on. A process group of the process' own, as a shell's, has the foreground again then."""
         self.pass_foreground(pid, to_it=False)  # where the shell that launched omac looks for it
         os.kill(os.getpid(), _signal.SIGSTOP)
         self.pass_foreground(pid, to_it=True)
+        resume()
         try:
             os.kill(pid, _signal.SIGCONT)
         except ProcessLookupError:

@@ -12,7 +12,7 @@ from omac.adapters.sandbox.terminal import default
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from omac.adapters.sandbox.streams import Streams
     from omac.adapters.sandbox.temporary_folder import TemporaryFolder
@@ -69,6 +69,9 @@ class WithoutNamespaces(HeldProgram):
         from omac.adapters.sandbox.orphans import reap_orphans
 
         reap_orphans([child, *self._streams.pumps])
+
+    def _above(self) -> tuple[int, Collection[int]]:
+        return os.getpid(), self._streams.pumps
 
     def _target(self) -> int | None:
         return self.init if self._begun else None

@@ -93,12 +93,17 @@ def ended(ground: Ground, *words: str) -> tuple[Done, int]:
 
 
 @pytest.mark.full
-def test_many_findings_at_the_end_of_long_paths(ground: Ground) -> None:
-    """Findings are listed up to a bound in memory, too, however long the paths are that a program made."""
+@pytest.mark.parametrize(("levels", "many"), [
+    pytest.param(18, "for number in range(20_000): os.mkfifo(str(number))", id="findings"),
+    pytest.param(190, "for n in range(4_000): os.makedirs(f'{n}/.git/refs'); os.makedirs(f'{n}/.git/objects');"
+                 " open(f'{n}/.git/HEAD', 'w').write('ref: refs/heads/main')", id="repositories"),
+])  # fmt: skip
+def test_long_paths_take_little_memory(ground: Ground, levels: int, many: str) -> None:
+    """The memory that the end of a launch takes is bounded, however long the paths are that a program made."""
     ground.renew("plain")
-    script = "import os\nfor _ in range(190): os.mkdir('x' * 200); os.chdir('x' * 200)"
-    script += "\nfor number in range(20_000): os.mkfifo(str(number))"
-    _, rss_kib = ended(ground, "sandbox", "run", "--", "python3", "-c", script)
+    script = f"import os\nfor _ in range({levels}): os.mkdir('x' * 200); os.chdir('x' * 200)\n{many}"
+    done, rss_kib = ended(ground, "sandbox", "run", "--", "python3", "-c", script)
+    assert "findings: less" in done.err, done
     assert rss_kib < RSS_KIB_MAX
 
 

@@ -84,7 +84,7 @@ def test_a_submodule_added_inside_stays(tmp_path: Path, workdir: Path, home: Pat
     script = "git -c protocol.file.allow=always submodule --quiet add ./library sub; git commit -q -m sub"
     inside = run_inside(workdir, script, home=home)
     assert inside.moved() == []
-    assert "is a new submodule" in _found(inside)["sub"]
+    assert f"is a new submodule, of {workdir}/sub" in _found(inside)["sub"]
     assert ".git" not in _found(inside), "it is reported once"
     host("git", "submodule", "init", cwd=workdir, home=home)
     assert "sub" in host("git", "submodule", "status", cwd=workdir, home=home)

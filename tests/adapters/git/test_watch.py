@@ -273,6 +273,18 @@ def test_a_session_of_weeks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert max(sizes) < 20
 
 
+def test_more_than_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries that were set aside beyond a bound are counted, and their folder is named."""
+    monkeypatch.setattr(watch, "FINDINGS_MAX", 4)
+    scene = Scene(tmp_path, layouts.plain)
+    for _ in range(2):
+        scene.catch_up()
+    scene.run("ln -s /etc .git/MERGE_MSG")
+    scene.catch_up()
+    (more,) = scene.end()
+    assert (more.what, more.moved) == ("3 more entries are not listed", f"{scene.home}/state/set-aside/launch")
+
+
 def test_what_is_not_the_programs_to_write(tmp_path: Path) -> None:
     """The host's hooks in the common folder of a linked worktree stay, but a link among its refs is set aside."""
 

@@ -36,7 +36,7 @@ def test_the_end_of_a_child_ends_it() -> None:
 @pytest.mark.parametrize(("script", "status"), [("exit 3", 3), ("kill -9 $$", 137), ("sleep 0.05; exit 4", 4)])
 def test_the_status_of_a_child(script: str, status: int) -> None:
     child = os.posix_spawn("/bin/sh", ["sh", "-c", script], {"PATH": "/usr/bin:/bin"})
-    assert wait_for(child, lambda _: None, Terminal(), lambda: None) == status
+    assert wait_for(child, lambda _: None, Terminal(), lambda: None, Terminal().stop_with) == status
 
 
 def test_the_handler_for_children_stays() -> None:

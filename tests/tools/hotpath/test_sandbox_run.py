@@ -931,6 +931,23 @@ def test_job_control(mine: Box, typed: Typed) -> None:
     typed.expect("got word")
 
 
+def test_nothing_inside_goes_on_while_omac_is_stopped(mine: Box, typed: Typed) -> None:
+    """A process that stops the program stops itself, too, also in a session of its own: omac, which stops with the
+    program, would set nothing aside that it leaves. With fg both go on."""
+    beat = mine.workdir / "beat"
+    beats = "while date +%s.%N > beat; do sleep 0.02; done"
+    script = f"setsid bash -c 'sleep 0.3; kill -STOP '$$'; {beats}' & read word; echo got $word"
+    typed.type(_command(mine, "bash", "-c", script))
+    typed.expect("Stopped")
+    before = beat.read_text()
+    time.sleep(0.2)
+    assert beat.read_text() == before
+    typed.type("fg\n")
+    eventually(lambda: beat.read_text() not in ("", before), 5.0, "it goes on")
+    typed.type("word\n")
+    typed.expect("got word")
+
+
 def test_a_shell_inside_has_its_own_jobs(mine: Box, typed: Typed) -> None:
     """An interactive shell inside stops and continues jobs; afterwards the outer shell has the terminal again."""
     typed.type(_command(mine, "bash", "--norc", "-i"))
