@@ -22,7 +22,7 @@ from omac.journal.file import (
     require_known,
     require_regular,
 )
-from omac.journal.folders import make_private
+from omac.journal.folders import MORE_FILES, make_private
 from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import Mark
 
@@ -138,7 +138,7 @@ def _not_writable(path: str, why: str, number: int | None) -> Refusal:
     if number == errno.EROFS:
         return on_read_only(path)
     reason: Reason = "journal-read-only" if number in _NOT_WRITABLE else "journal-unavailable"
-    fix = [f"ls -ld {quoted(path)}", MEND_MODES, ELSEWHERE]
+    fix = [MORE_FILES] if number == errno.EMFILE else [f"ls -ld {quoted(path)}", MEND_MODES, ELSEWHERE]
     return Refusal(reason, f"the journal {path} cannot be opened for writing: {why}", fix=fix)
 
 

@@ -23,7 +23,7 @@ from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.kernel.unflushed import Unflushed
 from omac.domain.settings.settings import Setting, SettingsFile, project_settings, stated_word, user_settings
-from omac.journal.folders import make_private, own_home, write_command
+from omac.journal.folders import MORE_FILES, make_private, own_home, write_command
 
 FILE = "settings.toml"
 PROJECT_FOLDER = ".omac"
@@ -121,6 +121,7 @@ def _user_document(path: str) -> tuple[str, dict[str, Any]]:
         return "", {}
     except OSError as error:
         fix = [f"ls -la {quoted(os.path.dirname(path))}", *(own_home(path) if error.errno == errno.EACCES else [])]
+        fix = [MORE_FILES] if error.errno == errno.EMFILE else fix
         raise Refusal("settings-invalid", f"{shown} cannot be read: {error.strerror}", fix=fix) from error
     except _UnusableSettings as unusable:
         raise Refusal("settings-invalid", f"{shown} {unusable}", fix=[f"${{EDITOR:-vi}} {quoted(path)}"]) from None

@@ -6,6 +6,7 @@ import fcntl
 import json
 import multiprocessing
 import os
+import resource
 import socket
 import sqlite3
 import stat
@@ -23,6 +24,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
 from omac.journal.event_kinds import SCHEMA
 from omac.journal.file import VERSION_INDEX, refusal_of
+from omac.journal.folders import MORE_FILES
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
 from omac.journal.schema import METADATA
@@ -630,3 +632,17 @@ def test_the_required_tables_are_those_that_are_made(path: Path) -> None:
         indexes = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE sql LIKE '%INDEX%'")}
     assert made == TABLES
     assert indexes == {VERSION_INDEX}
+
+
+def test_too_many_open_files(tmp_path: Path) -> None:
+    """A journal that cannot be opened for want of a descriptor proposes more of those, not a look at its mode."""
+    path = str(tmp_path / "journal.db")
+    open_for_writing(path, "id").close()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(Refusal, match="Too many open files") as refused:
+            open_for_writing(path, "id")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert refused.value.fix == (MORE_FILES,)

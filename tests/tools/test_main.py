@@ -178,7 +178,7 @@ def test_a_limit_is_no_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (status, out) == (5, "")
     assert err == (
         "omac: the system refused what omac needs: /proc/1/stat: Too many open files\n"
-        "  try: ulimit -a  # the limits of this shell\n"
+        "  try: ulimit -n 4096  # how many files a process may have open, in this shell; then the same command again\n"
     )
 
 

@@ -12,9 +12,11 @@ import omac
 from omac.domain.kernel.exhaustion import is_exhaustion
 from omac.domain.kernel.refusal import REASONS, Refusal, problem_of
 from omac.domain.kernel.terminal_escaping import printable
+from omac.journal.folders import MORE_FILES
 from omac.tools.entry import MISSING, not_whole
 from omac.tools.terminal.invocation import Invocation, current, nobody_reads, typed_with, working_for
 
+FILES_FAILED = 5  # files or sockets
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as a shell says it of a program that SIGPIPE ended
 
@@ -156,6 +158,9 @@ def _report_defect(error: Exception) -> int:
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and is_exhaustion(error)):
         lacking = problem_of(error) if isinstance(error, OSError) else "no memory is left"
         report(f"omac: the system refused what omac needs: {lacking}")
+        if isinstance(error, OSError) and error.errno == errno.EMFILE:
+            report_fix([MORE_FILES])
+            return FILES_FAILED
         report_fix(["ulimit -a  # the limits of this shell"])
         return REASONS["state-unusable"].exit_code
     report(f"omac: failed unexpectedly ({type(error).__name__}): this is a defect of omac")

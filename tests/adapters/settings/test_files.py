@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import resource
 import stat
 import tomllib
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from omac.adapters.settings.files import BYTES_MAX, changing_user, read_project, read_user, user_path
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.settings.settings import SETTINGS, SettingsFile
+from omac.journal.folders import MORE_FILES
 
 Environment = Mapping[str, str]
 
@@ -474,3 +476,16 @@ def test_any_content(tmp_path_factory: pytest.TempPathFactory, content: bytes) -
     settings_file = project_of(path)
     assert settings_file.path == str(path)
     assert all(warning.isprintable() for warning in settings_file.warnings)
+
+
+def test_too_many_open_files(environment: Environment, mine: Path) -> None:
+    """Settings that cannot be read for want of a descriptor propose more of those, not a look at the folder."""
+    write(mine, "[git]\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(Refusal, match="Too many open files") as refused:
+            read_user(environment)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert refused.value.fix == (MORE_FILES,)
