@@ -214,7 +214,11 @@ class Credentials:
         stored = self._sealed(store, service, values.secrets)
         if values.secrets:
             await self._execute(stream, RequestSecrets(stored, base), cause)
-            await self._secrets.write(store, service, values.secrets)
+            try:
+                await self._secrets.write(store, service, values.secrets)
+            except Refusal as refusal:
+                message = f"{', '.join(values.secrets)}: not given to {skill}: {refusal.message}"
+                raise Refusal(refusal.reason, message, fix=refusal.fix) from None
         await self._execute(stream, GiveValues(stored, values.config, dict(adopted), base), cause)
         return store
 

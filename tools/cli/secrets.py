@@ -206,9 +206,8 @@ def _give(skill: OpenedSkill, values: dict[str, Hidden], as_json: bool) -> None:
     except Refusal as refusal:
         if not refusal.reason.startswith(("vault-", "keychain-")):
             raise
-        message = f"{', '.join(values)}: not given to {skill.name}: {refusal.message}"
         again = [skill.command("secrets", "set", name) for name in values]
-        raise Refusal(refusal.reason, message, fix=[*refusal.fix, *again], skill=skill.name) from None
+        raise Refusal(refusal.reason, refusal.message, fix=[*refusal.fix, *again], skill=skill.name) from None
     stored = skill.credential().secrets
     where = f"the vault {skill.opened.stores.vault.path}" if store == "vault" else "the system's keychain"
     if as_json:
