@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
+from omac.domain.kernel.unflushed import Unflushed
 from omac.journal.file import connect_for_reading, reading, refusal_of
 from omac.journal.folders import write_command
 from omac.journal.log_connection import JournalConnection
@@ -117,11 +118,11 @@ def begin(target: str) -> str:
     """Return the name under which the backup `target` is made. Raises Refusal (misuse): another one is being made
     there, or was killed."""
     draft = f"{target}.unfinished"
-    for name in (draft, folder_of(draft)):
-        if os.path.lexists(name):
-            message = f"{name} is of another backup to {target}, which is being made or was interrupted"
-            fix = [f"rm -rf {quoted(draft)} {quoted(folder_of(draft))}  # unless a backup is being made"]
-            raise Refusal("misuse", message, fix=fix)
+    names = [*(draft + suffix for suffix in (*_WITH, "-journal")), folder_of(draft)]
+    if left := [name for name in names if os.path.lexists(name)]:
+        message = f"{left[0]} is of another backup to {target}, which is being made or was interrupted"
+        fix = [f"rm -rf {' '.join(map(quoted, left))}  # unless a backup is being made"]
+        raise Refusal("misuse", message, fix=fix)
     return draft
 
 
@@ -136,9 +137,13 @@ def finish(draft: str, target: str) -> None:
         if os.path.lexists(folder_of(draft)):
             os.rename(folder_of(draft), folder_of(target))
         os.rename(draft, target)
-        sync_folder(os.path.dirname(target))
     except OSError as error:
         raise _unwritable(target, error) from error
+    try:
+        sync_folder(os.path.dirname(target))
+    except OSError as error:
+        unflushed = Unflushed(error.errno, error.strerror)
+        raise unflushed.refusal("state-unusable", target, os.path.dirname(target)) from error
 
 
 def _taken(name: str) -> Refusal:
