@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
+from omac.domain.kernel.unflushed import Unflushed
 from omac.journal.file import connect_for_reading, reading, refusal_of
 from omac.journal.folders import write_command
 from omac.journal.log_connection import JournalConnection
@@ -118,14 +119,13 @@ def begin(path: str, target: str, *beside: str) -> str:
     Raises Refusal (misuse): something is there, or another one is being made there or was killed, also in its last
     moment, when what belongs to it has its names already."""
     draft = f"{target}.unfinished"
-    for name in (draft, folder_of(draft)):
-        if os.path.lexists(name):
-            message = f"{name} is of another backup to {target}, which is being made or was interrupted"
-            named = () if os.path.lexists(target) else (folder_of(target), *beside)
-            left = [draft, folder_of(draft), *filter(os.path.lexists, named)]
-            raise Refusal(
-                "misuse", message, fix=[f"rm -rf {' '.join(map(quoted, left))}  # unless a backup is being made"]
-            )
+    names = [*(draft + suffix for suffix in (*_WITH, "-journal")), folder_of(draft)]
+    if left := [name for name in names if os.path.lexists(name)]:
+        message = f"{left[0]} is of another backup to {target}, which is being made or was interrupted"
+        if not os.path.lexists(target):
+            left += [name for name in (folder_of(target), *beside) if os.path.lexists(name)]
+        fix = [f"rm -rf {' '.join(map(quoted, left))}  # unless a backup is being made"]
+        raise Refusal("misuse", message, fix=fix)
     require_free(path, target, *beside)
     return draft
 
@@ -141,9 +141,13 @@ def finish(draft: str, target: str) -> None:
         if os.path.lexists(folder_of(draft)):
             os.rename(folder_of(draft), folder_of(target))
         os.rename(draft, target)
-        sync_folder(os.path.dirname(target))
     except OSError as error:
         raise _unwritable(target, error) from error
+    try:
+        sync_folder(os.path.dirname(target))
+    except OSError as error:
+        unflushed = Unflushed(error.errno, error.strerror)
+        raise unflushed.refusal("state-unusable", target, os.path.dirname(target)) from error
 
 
 def _taken(name: str) -> Refusal:

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import sqlite3
+import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from hashlib import sha256
@@ -285,10 +286,13 @@ def test_a_backup_that_was_killed_is_none(omac: Omac, tmp_path: Path) -> None:
     with kill, mock.patch(f"{ATOMIC}._remove"), mock.patch(f"{BACKUPS}.discard"), pytest.raises(Killed):
         omac.run("journal", "backup", str(copy))
     assert set(os.listdir(tmp_path)) - before == {"copy.db.unfinished"}
+    for suffix in ("-wal", "-shm", "-journal", ".segments"):  # of a kill at other moments
+        (tmp_path / f"copy.db.unfinished{suffix}").touch()
     again = omac.run("journal", "backup", str(copy))
+    (proposed,) = re.findall(r"^  try: (rm -rf .*)$", again.err, re.MULTILINE)
     assert again.status == 2
-    assert f"rm -rf {copy}.unfinished {copy}.unfinished.segments" in again.err
-    (tmp_path / "copy.db.unfinished").unlink()
+    subprocess.run(["sh", "-c", proposed], check=True)
+    assert set(os.listdir(tmp_path)) == before, "the command removes all of it"
     omac.ok("journal", "backup", str(copy))
     assert sorted(file.name for file in tmp_path.glob("copy*")) == ["copy.db", "copy.db.keys"]
 

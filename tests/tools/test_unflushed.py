@@ -115,6 +115,17 @@ def test_a_signing_key(omac: Omac) -> None:
     assert isinstance(omac.events()[-1].event, KeyRotated)
 
 
+def test_a_backup(omac: Omac) -> None:
+    """A backup that is whole, and has its name, is reported so."""
+    omac.approved("shop")
+    copy = omac.folder / "backups" / "copy.db"
+    copy.parent.mkdir()
+    with failing_flush(copy.parent, unless="copy.db.unfinished"):
+        done = omac.run("journal", "backup", str(copy))
+    require_reported(done, 5, copy)
+    omac.ok("journal", "check", "--journal", str(copy))
+
+
 def test_an_export(omac: Omac) -> None:
     """An export that is whole, and in its place, is reported so."""
     omac.ok("settings", "set", "git.refs", "branch")
