@@ -147,6 +147,7 @@ class _Commit:
         self._index = _index(git) if commit else b""
         self._objects: GenuineObjects | None = None
         self._deadline = 0.0
+        self._blobs: dict[str, tuple[str, bytes, bool]] = {}
 
     @property
     def is_known(self) -> bool:
@@ -160,6 +161,11 @@ class _Commit:
         self._deadline = self._deadline or now + COMPARED_WITHIN_S
         if now > self._deadline:
             return FORGED
+        if path not in self._blobs:  # of several worktrees, a path is read once
+            self._blobs[path] = self._read(path)
+        return self._blobs[path]
+
+    def _read(self, path: str) -> tuple[str, bytes, bool]:
         if not _has(self._index, path):  # of a long index that takes a while, too
             return NONE
         from omac.adapters.git.genuine_objects import ForgedObject, GenuineObjects  # here, for few launches need it

@@ -12,6 +12,7 @@ from adapters.git.boxed import act, host, noted, run_inside
 from adapters.git import layouts
 from omac.adapters.git import inspection, refs
 from omac.adapters.git.config_copies import branches_of
+from omac.adapters.git.genuine_objects import GenuineObjects
 from omac.adapters.git.git_folder import GitFolder
 from omac.adapters.git.inspection import Budget
 from omac.adapters.git.launch_record import Record
@@ -207,6 +208,24 @@ def test_copies_take_no_room(tmp_path: Path, home: Path, monkeypatch: pytest.Mon
     findings = run_inside(workdir, script, home=home).findings
     assert [finding.path for finding in findings if "obeys it" in finding.what] == [f"{workdir}/w/5/Makefile"]
     assert not [finding for finding in findings if "not listed" in finding.what]
+
+
+def test_many_worktrees_cost_one_reading(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of the commit is read once, in however many new worktrees it is: there is little time for it."""
+    workdir = layouts.plain(tmp_path, home)
+    (workdir / "Makefile").touch()
+    host("git", "add", "-A", cwd=workdir, home=home)
+    host("git", "commit", "-qm", "more", cwd=workdir, home=home)
+    read: list[str] = []
+    blob_of = GenuineObjects.blob_of
+
+    def counted(self: GenuineObjects, commit: str, path: str) -> tuple[str, bytes]:
+        read.append(path)
+        return blob_of(self, commit, path)
+
+    monkeypatch.setattr(GenuineObjects, "blob_of", counted)
+    findings = run_inside(workdir, "for w in 1 2 3; do git worktree add -q w/$w; done", home=home).findings
+    assert (read, [finding for finding in findings if "obeys" in finding.what]) == (["Makefile"], [])
 
 
 def test_reports_take_no_room_of_what_is_set_aside(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
