@@ -602,3 +602,21 @@ def test_a_store_that_fails_behind_the_change(vault: Omac) -> None:
     assert shown(vault)["store"] == "file"
     vault.ok("checkpoint")
     assert verified(vault)["checkpoints"] == 2
+
+
+def test_a_store_that_ends_behind_its_write(vault: Omac) -> None:
+    """A new key that a store took, and did not confirm, signs nothing; the next rotation deletes it there."""
+    vault.ok("checkpoint")
+    vault.ok("key", "move", "--to", "vault")
+    write = SecretStores.write
+
+    async def fail(*given: Any) -> None:
+        await write(*given)
+        raise Refusal("vault-unusable", "the vault is away")
+
+    with mock.patch.object(SecretStores, "write", fail):
+        assert vault.run("key", "rotate").status == 8
+    vault.ok("key", "rotate")
+    assert json.loads(vault.ok("vault", "status", "--json"))["names"] == 1
+    vault.ok("checkpoint")
+    assert verified(vault)["checkpoints"] == 2

@@ -183,7 +183,8 @@ class Signer:
             if before.store != store:
                 seed = self._seed(before)
                 record(RequestKeyMove(name, before.store, store))
-                moved = self._stored(store, seed)
+                moved = self._key_in(store, seed)
+                self._store(moved, seed)
                 self.keys.keep(moved)
                 with _behind(f"the private key is in the {store} now"):
                     self._forget(before)
@@ -225,8 +226,9 @@ class Signer:
             with suppress(Refusal):  # of a rotation that was killed before it was recorded
                 self._forget(left)
         seed = secrets.token_bytes(KEY_BYTES)
-        new = self._stored(store, seed)
-        self.keys.keep_waiting(new)
+        new = self._key_in(store, seed)
+        self.keys.keep_waiting(new)  # first: the next rotation finds, and deletes, what the store has then
+        self._store(new, seed)
         return new, seed
 
     def _require_lost(self, last: str) -> None:
@@ -245,15 +247,16 @@ class Signer:
                 continue
             raise Refusal("misuse", f"the key {last} is not lost: it is in the {kept.store}", fix=["omac key rotate"])
 
-    def _stored(self, store: str, seed: bytes) -> KeptKey:
-        """Write a seed to a store, and return its key; a seed for the file is written when the key is kept."""
+    def _key_in(self, store: str, seed: bytes) -> KeptKey:
+        """Return the key of a seed that a store is to have."""
         from omac.journal.checkpoint import verifier_of
 
-        if store == FILE:
-            return KeptKey(FILE, seed, "")
-        key = KeptKey(store, b"", verifier_of(self.name, seed).text())
-        self._ask(store, SecretStores.write, {self._id(key): Hidden(seed.hex())})
-        return key
+        return KeptKey(store, seed, "") if store == FILE else KeptKey(store, b"", verifier_of(self.name, seed).text())
+
+    def _store(self, key: KeptKey, seed: bytes) -> None:
+        """Write the seed of a key to its store; one for the file is written when the key is kept."""
+        if key.store != FILE:
+            self._ask(key.store, SecretStores.write, {self._id(key): Hidden(seed.hex())})
 
     def _seed(self, key: KeptKey) -> bytes:
         from omac.journal.checkpoint import verifier_of
