@@ -266,7 +266,7 @@ def test_many_repositories_with_long_settings(ground: Ground, interrupted: bool)
 DEEP = """\
 import os
 os.mkdir(".idea"); os.chdir(".idea")
-for level in range(196):
+for level in range(15):
     os.mkdir("d" * 250); os.chdir("d" * 250)
 for number in range(4000): os.close(os.open(f"f{number}", os.O_CREAT | os.O_WRONLY))
 """
@@ -274,7 +274,7 @@ for number in range(4000): os.close(os.open(f"f{number}", os.O_CREAT | os.O_WRON
 
 @pytest.mark.full
 def test_findings_without_end(ground: Ground) -> None:
-    """Thousands of findings with paths of 50,000 characters take little memory and print few lines of bounded size; the
+    """Thousands of findings with paths of 3,800 characters take little memory and print few lines of bounded size; the
     rest are in a file."""
     ground.renew("plain")
     with (ground.world.top / "said").open("w+") as log, tempfile.TemporaryFile("w+") as report:

@@ -164,7 +164,9 @@ def test_outcomes_that_cannot_be_recorded_are_reported(omac: Omac) -> None:
             other.execute("BEGIN IMMEDIATE")
             server.end(seconds=60)
     lines = server.said().splitlines()
-    assert lines.count(f"omac: the journal {omac.state}/journal.db is locked by another program") == 1, lines
+    locked = f"omac: the journal {omac.state}/journal.db is locked by another program"
+    assert lines.count(locked) == 2, lines  # when it was met, and as the reason for the end
+    assert lines[-2:] == [locked, f"  try: fuser {omac.state}/journal.db"]
     assert any(line.startswith("omac: 1 outcomes could not be recorded; ") for line in lines), lines
     omac.serve().end()
     (row,) = omac.audit("--path", "/stream")
