@@ -97,7 +97,7 @@ async def test_a_deactivated_directory_leads_nowhere_while_the_journal_is_away(
         assert cuts
         with pytest.raises(Refusal, match="unknown skill mount"):
             omac.gate.resolve(token, "echo")
-        with pytest.raises(Refusal, match="unknown skill mount|the disk is full"):  # beside the revocation's next try
+        with pytest.raises(Refusal, match=r"unknown skill mount|the disk is full"):  # beside its next try
             await omac.gate.admit(way, Request("GET", "/"))
         await omac.until(lambda: not omac.host.running())
         assert omac.directory().status == "active"
