@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import trio
 
+from omac.adapters.linux.children import children_of
 from omac.adapters.linux.listeners import answering
 from omac.adapters.linux.process_identity import start_ticks, stat_fields
 from omac.domain.kernel.exhaustion import raise_exhaustion
@@ -47,7 +48,8 @@ def living(pid: int, ticks: int) -> bool:
 
 def descendants(pid: int) -> list[Stat]:
     """The living processes below `pid`, itself excluded. A snapshot: what forks meanwhile may be missing."""
-    children = _children if os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children") else _children_by_scan()
+    has_lists = os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    children = children_of if has_lists else _children_by_scan()
     below: dict[int, Stat] = {}
     queue = [pid]
     while queue:
@@ -135,18 +137,6 @@ def everyone() -> Iterator[Stat]:
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         if entry := stat(pid):
             yield entry
-
-
-def _children(pid: int) -> list[int]:
-    pids: list[int] = []
-    try:
-        # A child belongs to the thread that forked it.
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                pids += map(int, file.read().split())
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        pass
-    return pids
 
 
 def _children_by_scan() -> Callable[[int], list[int]]:

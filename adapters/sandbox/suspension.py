@@ -6,6 +6,7 @@ import _signal  # type: ignore[import-not-found] # the C part: `signal` itself t
 import os
 import time
 
+from omac.adapters.linux.children import children_of
 from omac.adapters.linux.process_identity import stat_fields
 
 TYPE_CHECKING = False
@@ -54,19 +55,7 @@ def _below(top: int, spared: Collection[int]) -> Iterator[int]:
     """Yield the processes below one, parents before their children."""
     waiting = [top]
     while waiting:
-        for child in _children(waiting.pop()):
+        for child in children_of(waiting.pop()):
             if child not in spared:
                 yield child
                 waiting.append(child)
-
-
-def _children(pid: int) -> list[int]:
-    """Return the children of all threads of a process."""
-    children: list[int] = []
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                children += map(int, file.read().split())
-    except OSError:
-        pass  # it has ended
-    return children

@@ -1,15 +1,14 @@
 """A long text in the person's pager, one screen after the other; a short one, or one for a program, is printed."""
 
-import io
 import os
 import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
 
 from omac.tools.compose.host_programs import find_program
+from omac.tools.terminal.collected import Collected
 from omac.tools.terminal.invocation import current, working_for
 
 ROWS = 24  # of a terminal that does not say
@@ -17,25 +16,11 @@ ROWS_KEPT = 2  # for the question that follows
 PAGER = "less"
 
 
-class _Collected(io.StringIO):
-    """A text that is collected for a stream: what is written fits the terminal that the stream is, if it is one."""
-
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__()
-        self._stream = stream
-
-    def isatty(self) -> bool:
-        return self._stream.isatty()
-
-    def fileno(self) -> int:
-        return self._stream.fileno()
-
-
 @contextmanager
 def paged() -> Iterator[None]:
     """Collect what is printed to stdout meanwhile, and show it in the pager if it is longer than the terminal."""
     invocation = current()
-    collected = _Collected(invocation.stdout)
+    collected = Collected(invocation.stdout)
     with working_for(invocation._replace(stdout=collected)):
         yield
     text = collected.getvalue()

@@ -1,11 +1,11 @@
 """A screen that is drawn again and again, as by `omac top`: its beginning, where the terminal has too few rows."""
 
-import io
 import os
 from collections.abc import Callable
 from typing import TextIO
 
 from omac.domain.kernel.sizes import counted
+from omac.tools.terminal.collected import Collected
 from omac.tools.terminal.columns import columns
 from omac.tools.terminal.invocation import current, working_for
 from omac.tools.terminal.render import terminal_width
@@ -13,24 +13,10 @@ from omac.tools.terminal.render import terminal_width
 CLEAR = "\x1b[H\x1b[2J"
 
 
-class _Frame(io.StringIO):
-    """The lines for a terminal, as wide as that is."""
-
-    def __init__(self, terminal: TextIO) -> None:
-        super().__init__()
-        self._terminal = terminal
-
-    def isatty(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._terminal.fileno()
-
-
 def draw(show: Callable[[], None], whole: str) -> None:
     """Draw what `show` prints on the terminal; the command `whole` prints all of it."""
     terminal = current().stdout
-    with _Frame(terminal) as frame:
+    with Collected(terminal) as frame:
         with working_for(current()._replace(stdout=frame)):
             show()
         lines = frame.getvalue().removesuffix("\n").split("\n")
