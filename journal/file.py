@@ -27,6 +27,7 @@ ELSEWHERE = "export OMAC_JOURNAL=PATH  # somewhere you can write"
 MEND_MODES = "omac doctor --fix  # mends modes in the state directory"
 FILES_OF_A_JOURNAL = 3  # itself, its log and the index of that
 VERSION_INDEX = "event_version"  # unique over streams and versions
+_OF_THE_DISK = ("SQLITE_IOERR_READ", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC")
 
 
 class JournalInCreation(Refusal):
@@ -114,19 +115,21 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
         message = f"the journal {path} is locked by another program"
         return Refusal("journal-unavailable", message, fix=[f"fuser {quoted(path)}"])
     if "disk I/O" in text:
-        return _failed(path, text)
+        return _failed(path, text, getattr(error, "sqlite_errorname", ""))
     if "unable to open" in text and _lacks_descriptors():
         message = f"the journal {path} cannot be opened: this process may have no more files open"
         return Refusal("journal-unavailable", message, fix=[MORE_FILES])
     return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[listing])
 
 
-def _failed(path: str, text: str) -> Refusal:
-    """Return the refusal of a journal that the system failed to read or write, which SQLite does not explain."""
+def _failed(path: str, text: str, code: str) -> Refusal:
+    """Return the refusal of a journal that the system failed to read or write. SQLite's code says at which step, and
+    not why."""
     if _is_read_only(path):
         return on_read_only(path, "journal-unavailable")
-    # a failing disk, or a log that was cut while a process still has it open
-    fix = [f"fuser {quoted(path)} {quoted(path)}-shm  # stop these, then try again"]
+    fix = [f"fuser {quoted(path)} {quoted(path)}-shm  # stop these, then try again"]  # where the log of one was cut
+    if code in _OF_THE_DISK:
+        fix = ["sudo dmesg | tail  # what the kernel says of the disk", *fix]
     if (limit := _size_limit()) is not None:  # or that: the file that reached it may be gone by now
         text, fix = f"{text}; no file of this process may exceed {limit} bytes", ["ulimit -f unlimited", *fix]
     return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=fix)
