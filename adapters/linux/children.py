@@ -6,7 +6,8 @@ import os
 
 
 def children_of(pid: int) -> list[int]:
-    """Return the children of all threads of a process; none where the kernel lists none (CONFIG_PROC_CHILDREN)."""
+    """Return the children of all threads of a process, since a child belongs to the thread that forked it; none where
+    the kernel lists none (CONFIG_PROC_CHILDREN)."""
     children: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):

@@ -34,8 +34,8 @@ class TemporaryFolder:
 
 
 def _locked(folder: str) -> int:
-    """Return the descriptor that keeps a new folder locked; -1 where another launch has removed it as
-    ownerless. Raises OSError."""
+    """Return the descriptor that keeps a new folder locked; -1 where another launch has removed it, which
+    had no lock yet. Raises OSError."""
     try:
         descriptor = os.open(folder, FOLDER_FLAGS)
     except FileNotFoundError:

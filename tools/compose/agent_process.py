@@ -7,7 +7,8 @@ Rules
 2. When it stops itself, omac stops too, so that the shell above has its terminal back; continued, both go on.
 3. A request to end is passed on as it came. A second one kills the command; what a sandboxed one left is inspected
    all the same, and a third one kills that, too.
-4. A terminal that the command has left to an ended process group is taken back, in the modes that it had.
+4. Where the command ends and the terminal's foreground process group has ended, omac becomes that group again, and
+   restores the terminal's modes.
 """
 
 import os
