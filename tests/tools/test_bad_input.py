@@ -803,6 +803,9 @@ def test_no_server_and_no_journal(omac: Omac) -> None:
     serving = f"  try: omac serve --no-inner --root {omac.root}\n"
     for action, fix in (("activate", serving), ("deactivate", "  try: omac ps\n"), ("reload", serving)):
         refused(omac.run(action, str(omac.root)), 1, "no omac serve is running here", fix)
+    refused(
+        omac.run("reload", "--global"), 1, "no omac serve is running here", "  try: omac serve --no-inner --root .\n"
+    )
     for command in (["status"], ["audit"], ["replay", "--at", "1"], ["journal", "stats"]):
         refused(omac.run(*command), 5, "no journal exists at", "omac serve --no-inner")
     omac.serve().end(signal.SIGKILL)
