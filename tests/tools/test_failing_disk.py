@@ -42,11 +42,14 @@ def test_a_close_fails(omac: Omac) -> None:
     omac.ok("approve", "hello", cwd=omac.root)
     settings = f"{omac.environment['XDG_CONFIG_HOME']}/omac"
     os.makedirs(settings, exist_ok=True)
-    for path, command, failure in (
-        (f"{omac.state}/frozen/.lock", ("approve", "hello"), "cannot be used: Input/output error"),
-        (f"{omac.state}/recovery.lock", ("serve", "--no-inner"), "omac: the disk failed: Input/output error"),
-        (settings, ("settings", "set", "git.refs", "all"), "settings.toml cannot be written: Input/output error"),
+    omac.serve().end()
+    for status, path, command, failure in (
+        (5, f"{omac.state}/frozen/.lock", ("approve", "hello"), "cannot be used: Input/output error"),
+        (5, f"{omac.state}/recovery.lock", ("serve", "--no-inner"), "omac: the disk failed: Input/output error"),
+        (5, f"{omac.state}/run/current/lock", ("register", "hello"), "cannot be looked into: Input/output error"),
+        (5, settings, ("settings", "set", "git.refs", "all"), "settings.toml cannot be written: Input/output error"),
+        (7, f"{omac.state}/inspections/lock", ("sandbox", "run", "--", "true"), "cannot be built: Input/output error"),
     ):
         done = omac.process(*command, within=(*FAULTS, "-P", path, "-e", "inject=close:error=EIO"), cwd=omac.root)
-        assert (done.status, failure in done.err) == (5, True), done
-        assert done.err.endswith("\n  try: sudo dmesg | tail  # what the kernel says of the disk\n"), done
+        assert (done.status, failure in done.err) == (status, True), done
+        assert "\n  try: sudo dmesg | tail  # what the kernel says of the disk\n" in done.err, done
