@@ -61,6 +61,15 @@ def lacks_files(folder: str) -> bool:
     return 0 <= disk.f_favail < FILES_LOW and disk.f_files > 0 and disk.f_bavail * disk.f_frsize >= BYTES_LOW
 
 
+def elsewhere_command(error: OSError) -> str:
+    """Return the command that keeps the state elsewhere than where it cannot be written. On a read-only disk the tool
+    caches lie beside it, as a rule."""
+    import errno  # errors alone need it
+
+    caches = " XDG_CACHE_HOME=PATH" if error.errno == errno.EROFS else ""
+    return f"export OMAC_STATE_DIR=PATH{caches}  # somewhere you can write"
+
+
 def room_command(folder: str) -> str:
     """Return the command that shows the room of a disk: that of a folder, or of the nearest above it that exists."""
     there = nearest_existing(folder)
