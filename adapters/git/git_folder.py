@@ -22,7 +22,7 @@ from omac.domain.kernel.terminal_escaping import named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from omac.adapters.git.entry import Entry
     from omac.adapters.git.stamp import Stamp
@@ -49,7 +49,6 @@ class GitFolder:
         self._has_others = has_others
         self._place = GitPlace(git, folder.worktree, folder.common, inspection.projects, inspection.traversed)
         self._place.was_straight = git not in inspection.baseline.astray
-        self._place.around = _worktree_around(git, inspection.baseline.contents)
         self._place.is_in_use = inspection.while_running
         self._is_config_judged = False
 
@@ -358,15 +357,6 @@ def try_to_put(inspection: Inspection, folder: int, name: str, path: str, conten
 
 def _is_too_deep(path: str) -> bool:
     return path.count("/") > SLASHES_MAX or len(path) > PATH_CHARACTERS_MAX
-
-
-def _worktree_around(git: str, contents: Mapping[str, bytes]) -> str:
-    """Return the worktree, at launch, of the admin folder in which a submodule has this git folder; empty: it has it in
-    none."""
-    while git := git.rpartition("/modules/")[0]:
-        if back := contents.get(f"{git}/gitdir"):
-            return os.path.dirname(os.path.join(git, os.fsdecode(back.rstrip(b"\r\n"))))
-    return ""
 
 
 def _worktree(folder: int) -> str:

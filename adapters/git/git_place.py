@@ -19,8 +19,7 @@ from omac.domain.kernel.refusal import Refusal
 class GitPlace(JudgedFolder):
     """The git folder `git`, whose worktree is `worktree`, empty for none. What its files lead through in the projects
     is added to `traversed`: no checkout may put a link there. `was_straight`: at launch its settings led to its
-    worktree past no link. `around`: outside the projects, the worktree at launch of the admin folder that this is a
-    submodule of: the host may add it meanwhile."""
+    worktree past no link."""
 
     def __init__(self, git: str, worktree: str, common: str, projects: tuple[str, ...], traversed: set[str]) -> None:
         self.git = git
@@ -29,7 +28,6 @@ class GitPlace(JudgedFolder):
         self.projects = projects
         self.traversed = traversed
         self.was_straight = True
-        self.around = ""
 
     def holds(self, path: str) -> bool:
         real = os.path.realpath(os.path.join(self.git, path)) if "\0" not in path else "/"
@@ -40,7 +38,7 @@ class GitPlace(JudgedFolder):
 
     def is_own_worktree(self, path: str) -> bool:
         real = self._led_to(path)
-        project = next((candidate for candidate in (*self.projects, self.around) if below(real, candidate)), "")
+        project = next((candidate for candidate in self.projects if below(real, candidate)), "")
         within = real[len(project) + 1 :].lower().split("/")
         if not real or not project or ".git" in within:
             return False

@@ -147,34 +147,6 @@ def test_what_others_begin_in_another_worktree(beside: Beside) -> None:
 
 
 @pytest.mark.full
-def test_a_submodule_of_another_worktree(beside: Beside) -> None:
-    """A submodule that the host adds meanwhile in a linked worktree keeps its settings, although an agent in the clone
-    can write them. One keeps none that an agent makes for a folder of its choice, or for a worktree in its cache."""
-    source, admins = str(beside.clone), f"{beside.clone}/.git/worktrees"
-    plant = f"""
-        git init -q --separate-git-dir {admins}/linked/modules/evil x
-        git -C x config core.worktree {beside.world.home}; rm -r x; cd $XDG_CACHE_HOME
-        git -C {source} worktree add -q --detach $PWD/far
-        mkdir {admins}/far/modules; git init -q --separate-git-dir {admins}/far/modules/sub far/sub
-        git -C far/sub config core.worktree $PWD/far/sub
-    """
-    agent = beside.agent(f"said ready; told go; {plant}", beside.clone)
-    beside.said("ready", beside.clone)
-    add = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", source, "sub")
-    git(beside.world, *add, cwd=beside.linked)
-    before = git(beside.world, "config", "--local", "--list", cwd=beside.linked / "sub")
-    assert "core.worktree=../../../../../../linked/sub\n" in before
-    beside.tell("go", beside.clone)
-    done = beside.ended(agent)
-    assert git(beside.world, "config", "--local", "--list", cwd=beside.linked / "sub") == before, done
-    for planted in ("linked/modules/evil", "far/modules/sub"):
-        assert f"{planted}/config" in done.replace("\u2026", ""), done
-        listed = beside.world.host("git", "config", "-f", f"{admins}/{planted}/config", "--list").out
-        assert "core.bare" in listed
-        assert "core.worktree" not in listed
-
-
-@pytest.mark.full
 def test_files_of_worktrees_that_two_agents_add(beside: Beside) -> None:
     """Files of new worktrees that are as in the project's commit at launch are not reported, also where an agent in the
     clone and one in a worktree of it are inspected together."""
