@@ -99,7 +99,8 @@ def _require_names(skill: str, secrets: Sequence[str]) -> None:
 
 def check(directory: str, as_json: bool) -> int:
     """Report the problems of each skill. Raises Refusal (skill-not-found)."""
-    folder = _folder(directory)
+    named = [source for source in skills_below(project_here()) if os.path.basename(source) == directory]
+    folder = _folder(directory, [f"omac skill check {quoted(source)}" for source in named])
     sources = skills_below(folder)
     if not sources and directory == ".":
         folder = project_here()
@@ -128,8 +129,9 @@ def _problems(source: str, sources: Sequence[str]) -> list[str]:
         return [f"{error.filename or source} cannot be read ({error.strerror})"]
 
 
-def _folder(directory: str) -> str:
+def _folder(directory: str, fix: Sequence[str] = ()) -> str:
+    """Return the folder that was typed. Raises Refusal (directory-missing), with the command that was meant, if any."""
     folder = directory_of(Where(directory))
     if not os.path.isdir(folder):
-        raise Refusal("directory-missing", f"{folder} is not a directory", fix=[look_at(folder)])
+        raise Refusal("directory-missing", f"{folder} is not a directory", fix=fix or [look_at(folder)])
     return folder
