@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from omac.adapters.files import bounded
 from omac.adapters.files.first_line import behind_env, command_of
-from omac.adapters.skills.discovery import META_FILE
+from omac.adapters.skills.discovery import META_FILE, discover, workdir_roots
 from omac.adapters.skills.guide_file import GUIDE_FILE, guide_problems
 from omac.adapters.skills.links import Uncopyable
 from omac.adapters.skills.paths import open_folder
@@ -45,6 +45,13 @@ def skills_below(directory: str) -> list[str]:
         paths = [os.path.join(folder, name) for name in names if not name.startswith(".")]
         folders += [path for path in paths if _is_skill(path)]
     return folders or ([directory] if _is_skill(directory) else [])
+
+
+def undiscovered(directory: str) -> dict[str, tuple[str, str]]:
+    """Return name and problem of each skill, or folder of skills, that is not discovered in a canonical project, by its
+    path."""
+    found = discover(workdir_roots(directory, BASES), lambda source, files: "", guidance=True)
+    return {skill.source: (skill.name, skill.problem) for skill in found if skill.problem is not None}
 
 
 def lookalikes(source: str, sources: Sequence[str]) -> list[str]:

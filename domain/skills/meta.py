@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from omac.domain.kernel.refusal import quoted
 from omac.domain.skills.patterns import PATTERN_CHARS_MAX
 from omac.domain.skills.registration import Code
 
@@ -166,6 +167,13 @@ class FoundSkill(msgspec.Struct, frozen=True):
     def is_guidance(self) -> bool:
         """Return whether there is nothing to run: it can be read, and has no sidecar."""
         return self.problem is None and self.sidecar is None
+
+    @property
+    def opening(self) -> str:
+        """The command that opens what its problem is in; that of a link, or of all skills' folder, is in no
+        omac.yaml."""
+        is_in_meta = self.problem is None or "omac.yaml" in self.problem
+        return f"${{EDITOR:-vi}} {quoted(self.source)}/omac.yaml" if is_in_meta else f"ls -la {quoted(self.source)}"
 
     @property
     def code(self) -> Code:

@@ -21,6 +21,7 @@ from omac.tools.compose.skill_files import (
     lookalikes,
     shared_mounts,
     skills_below,
+    undiscovered,
 )
 from omac.tools.compose.state import StateDir, look_at
 from omac.tools.terminal.invocation import current, expanded, print_json
@@ -101,17 +102,18 @@ def check(directory: str, as_json: bool) -> int:
     """Report the problems of each skill. Raises Refusal (skill-not-found)."""
     named = [source for source in skills_below(project_here()) if os.path.basename(source) == directory]
     folder = _folder(directory, [f"omac skill check {quoted(source)}" for source in named])
-    sources = skills_below(folder)
-    if not sources and directory == ".":
+    sources, broken = skills_below(folder), undiscovered(folder)
+    if not sources and not broken and directory == ".":
         folder = project_here()
-        sources = skills_below(folder)
-    if not sources:
+        sources, broken = skills_below(folder), undiscovered(folder)
+    if not sources and not broken:
         message = f"{folder} holds neither a SKILL.md nor an omac.yaml, and no folder such as .{SHARED_BASE}/skills"
         fix = [f"omac skill new hello --workdir {quoted(folder)}", "omac skill check DIR"]
         raise Refusal("skill-not-found", message, fix=fix)
     problems = {source: _problems(source, sources) for source in sources}
+    problems |= {path: [problem] for path, (_, problem) in broken.items() if not problems.get(path)}
     for source, skill_problems in problems.items():
-        name = os.path.basename(source)
+        name = os.path.basename(source) if source in sources else broken[source][0]
         if as_json:
             print_json({"skill": name, "source": source, "problems": skill_problems})
             continue
