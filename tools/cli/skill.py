@@ -107,7 +107,9 @@ def check(directory: str, as_json: bool) -> int:
         folder = project_here()
         sources, broken = skills_below(folder), undiscovered(folder)
     if not sources and not broken:
-        message = f"{folder} holds neither a SKILL.md nor an omac.yaml, and no folder such as .{SHARED_BASE}/skills"
+        message = (
+            f"{folder} holds neither a SKILL.md nor an omac.yaml, and no skill below .{SHARED_BASE}/skills or the like"
+        )
         fix = [f"omac skill new hello --workdir {quoted(folder)}", "omac skill check DIR"]
         raise Refusal("skill-not-found", message, fix=fix)
     problems = {source: _problems(source, sources) for source in sources}
