@@ -117,7 +117,9 @@ async def _exchange(stream: trio.SocketStream, path: str, port: int) -> _Probed:
         return _Probed(f"127.0.0.1:{port} {problem}")
     code = int(status[1])
     await _take_leave(stream, ANSWER_BYTES_MAX - len(answer))
-    return _Probed(f"GET {path} answered {code}", healthy=200 <= code < 300)
+    is_healthy = 200 <= code < 300
+    says = f"GET {path} answered {code}" if is_healthy else f"GET {path} (sidecar.health.path) answered {code}, not 2xx"
+    return _Probed(says, healthy=is_healthy)
 
 
 async def _take_leave(stream: trio.SocketStream, bytes_max: int) -> None:

@@ -26,6 +26,7 @@ _log = logging.getLogger("omac.sidecars")
 
 ISOLATION_PROBE_S = 5.0
 TRIED_AFTER_S = 0.5
+LOGS_BOUND_S = 5.0
 
 
 class LinuxSidecarHost(SidecarHost):
@@ -73,6 +74,13 @@ class LinuxSidecarHost(SidecarHost):
         """Log where there is no namespace, even if no sidecar is started: one that gets its own spares the try."""
         await trio.sleep(TRIED_AFTER_S if self._bwrap else 0.0)
         await self.isolation_available()
+
+    async def bound_logs(self) -> None:
+        """Keep the logs of the sidecars that run within logfile.BOUND_BYTES each, until cancelled."""
+        while True:
+            await trio.sleep(LOGS_BOUND_S)
+            if logs := [started.birth.log for started in self._by_port.values()]:
+                await run_in_thread(logfile.bound, logs)
 
     async def spawn(
         self, label: str, spec: SidecarSpec, folder: str, secrets: Mapping[str, Hidden]

@@ -3,16 +3,22 @@
 import os
 import re
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from msgspec.json import encode
 
 from omac.adapters.files.descriptor import Descriptor
+from omac.adapters.linux import syscall
 from omac.journal.folders import make_private
 
 ROTATE_BYTES = 8 * 1024 * 1024
+BOUND_BYTES = 64 * 1024 * 1024  # on the disk, while its sidecar runs
+KEPT_BYTES = 16 * 1024 * 1024
+HOLE_STEP = 1024 * 1024  # a multiple of each file system's block: only whole ones are freed
 LOGS_MAX = 1_000  # in one folder: a server meets any number of directories
+_FALLOCATE = {"x86_64": 285, "aarch64": 47}
+_PUNCH_HOLE = 0x1 | 0x2  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 _LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
@@ -45,6 +51,20 @@ def make_room(log: str, in_use: Collection[str]) -> None:
             removable = paths - {log, *in_use}
             for path in sorted(removable, key=lambda path: os.lstat(path).st_mtime_ns)[:surplus]:
                 os.unlink(path)
+
+
+def bound(logs: Iterable[str]) -> None:
+    """Free the disk of what each log of more than BOUND_BYTES has before its last KEPT_BYTES.
+
+    The beginning becomes a hole, and everything behind stays at its offset, for the sidecar and who follows the log
+    have it open. A file system without holes keeps the whole.
+    """
+    for path in logs:
+        with suppress(OSError), Descriptor(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)) as log:
+            status = os.fstat(log)
+            if stat.S_ISREG(status.st_mode) and status.st_blocks * 512 > BOUND_BYTES:
+                hole = (status.st_size - KEPT_BYTES) // HOLE_STEP * HOLE_STEP
+                syscall.call(_FALLOCATE[os.uname().machine], log, _PUNCH_HOLE, 0, hole)
 
 
 def write_header(log: int, skill: str, port: int, argv: list[str]) -> None:

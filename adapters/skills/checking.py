@@ -3,13 +3,13 @@
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
 from omac.adapters.files import bounded
 from omac.adapters.files.first_line import behind_env, command_of
-from omac.adapters.skills.discovery import META_FILE
+from omac.adapters.skills.discovery import META_FILE, discover, workdir_roots
 from omac.adapters.skills.guide_file import GUIDE_FILE, guide_problems
 from omac.adapters.skills.links import Uncopyable
 from omac.adapters.skills.paths import open_folder
@@ -25,6 +25,7 @@ from omac.domain.skills.meta import Meta, SidecarMeta
 from omac.domain.skills.problems import problems_of
 from omac.domain.skills.unknown_keys import explain, without_unknown_keys
 
+ALMOST = {META_FILE: ("omac.yaml", "omac.yml"), GUIDE_FILE: ("skill.md",)}  # in lower case: names that are not read
 CODE_OPTIONS = frozenset({"-c", "-e", "--eval", "-m"})  # the word behind one is code, or no file
 PORT_VARIABLES = ("$SIDECAR_PORT", "${SIDECAR_PORT}")
 FIRST_LINE_BYTES_MAX = 256  # as the kernel
@@ -42,8 +43,15 @@ def skills_below(directory: str) -> list[str]:
         except OSError:
             continue
         paths = [os.path.join(folder, name) for name in names if not name.startswith(".")]
-        folders += [path for path in paths if _has(path, META_FILE) or _has(path, GUIDE_FILE)]
-    return folders or ([directory] if _has(directory, META_FILE) else [])
+        folders += [path for path in paths if _is_skill(path)]
+    return folders or ([directory] if _is_skill(directory) else [])
+
+
+def undiscovered(directory: str) -> dict[str, tuple[str, str]]:
+    """Return name and problem of each skill, or folder of skills, that is not discovered in a canonical project, by its
+    path."""
+    found = discover(workdir_roots(directory, BASES), lambda source, files: "", guidance=True)
+    return {skill.source: (skill.name, skill.problem) for skill in found if skill.problem is not None}
 
 
 def lookalikes(source: str, sources: Sequence[str]) -> list[str]:
@@ -120,12 +128,12 @@ def check_skill(source: str, search: str) -> list[str]:
             declared, meta, line = _check_meta(folder, problems)
             name = declared or name
         else:
-            unread = sorted(entry for entry in entries if entry.lower() in (META_FILE, "omac.yml"))
-            problems += [f"{entry}: is not read; rename it {META_FILE}" for entry in unread]
+            problems += _unread(META_FILE, entries)
         if GUIDE_FILE in entries:
             problems += guide_problems(folder, name)
         else:
-            problems.append(f"{GUIDE_FILE}: is missing, so agents cannot discover the skill")
+            missing = f"{GUIDE_FILE}: is missing, so agents cannot discover the skill"
+            problems += _unread(GUIDE_FILE, entries) or [missing]
     if meta is not None and meta.sidecar is not None:
         problems += _check_command(source, meta.sidecar, line, search)
         for platform, script in meta.sidecar.install_scripts.items():
@@ -210,6 +218,22 @@ def _interpreter_problem(path: str, search: str) -> str:
     if "/" in program or shutil.which(program, path=search) is not None:
         return ""
     return f"{program} is in no folder of PATH: install it"
+
+
+def _unread(file: str, entries: Iterable[str]) -> list[str]:
+    """Return the problem with each of a folder's entries that is called almost like `file`."""
+    return [f"{entry}: is not read; rename it {file}" for entry in sorted(entries) if entry.lower() in ALMOST[file]]
+
+
+def _is_skill(folder: str) -> bool:
+    """Return whether a folder holds a file of a skill, or one that is called almost like it."""
+    if _has(folder, META_FILE) or _has(folder, GUIDE_FILE):
+        return True
+    try:
+        entries = os.listdir(folder)
+    except OSError:
+        return False
+    return any(_unread(file, entries) for file in ALMOST)
 
 
 def _has(folder: str, name: str) -> bool:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 
 from omac.adapters.skills.allowance import YamlAllowance
-from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
+from omac.adapters.skills.yaml_file import NOT_UTF8, YamlFileError, line_of, parse_yaml, read_yaml_bytes
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.guide import check_guide, parse_guide
 from omac.domain.skills.meta import Guide
@@ -55,8 +55,18 @@ def _front_matter(content: bytes, shown: str) -> bytes:
     """The YAML, every line where it stands in the file. Raises YamlFileError where there is none."""
     lines = content.removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True)
     if not lines or lines[0].rstrip() != b"---":
+        if lines and not _is_text(lines[0]):
+            raise YamlFileError(shown, NOT_UTF8, 1)
         raise YamlFileError(shown, "has no front matter; begin it with ---, a name, a description, and ---", 1)
     for number, line in enumerate(lines[1:], 1):
         if line.rstrip() == b"---":
             return b"\n" + b"".join(lines[1:number])
     raise YamlFileError(shown, "has front matter without an end; close it with a line of ---", 1)
+
+
+def _is_text(line: bytes) -> bool:
+    """Return whether a line is UTF-8; one of UTF-16 has zero bytes."""
+    try:
+        return "\0" not in line.decode()
+    except UnicodeDecodeError:
+        return False

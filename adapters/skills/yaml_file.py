@@ -22,6 +22,7 @@ NODES_MAX = 5_000  # a file of BYTES_MAX can hold enough of them to keep the par
 PROBLEM_CHARS_MAX = 200
 REMEMBERED_FILES = 256
 REMEMBERED_BYTES_MAX = 16 * 1024
+NOT_UTF8 = "is not UTF-8 text; save it as UTF-8"
 NOT_PLAIN = "not plain: "  # begins those of ruamel's errors that this module raises itself
 
 
@@ -88,7 +89,7 @@ def _loaded(loader: "YAML", content: bytes, shown: str) -> object:
         text = content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise YamlFileError(shown, "is not UTF-8 text; save it as UTF-8", line) from None
+        raise YamlFileError(shown, NOT_UTF8, line) from None
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     loaded: object

@@ -276,4 +276,5 @@ def _label(stream: StreamId) -> str:
 
 def _describe(ended: Exit, uptime_ms: int) -> str:
     how = f"killed by signal {ended.signal}" if ended.signal is not None else f"exited with status {ended.code}"
-    return f"{how} after {uptime_ms} ms"
+    foreground = "; a sidecar has to stay in the foreground" if ended.code == 0 else ""
+    return f"{how} after {uptime_ms} ms{foreground}"

@@ -782,13 +782,15 @@ def test_a_word_that_nobody_sees_as_it_is_is_shown_and_not_obeyed(house: Omac, c
     [
         (("replay",), "omac replay --at 120"),
         (("proof", "verify", "x"), 'omac proof verify proof.json --key "$(cat omac.key)"'),
-        (("stop",), "omac stop 4711"),
-        (("url",), "omac url echo"),
+        (("stop",), "omac stop 4711\n  try: omac ps  # the runs that live"),
+        (("url",), "omac url echo\n  try: omac list  # the skills here"),
+        (("revoke",), "omac revoke slack\n  try: omac list  # the skills here"),
         (("hook", "uninstall"), "omac hook uninstall claude"),
     ],
 )
 def test_what_is_missing_is_shown_by_an_example(house: Omac, command: tuple[str, ...], example: str) -> None:
-    """A command that lacks an argument prints the first example of its help, and none for an unknown option."""
+    """A command that lacks an argument prints the first example of its help, and the command that lists the skills or
+    runs that it takes; none for an unknown option."""
     assert house.run(*command).err.endswith(f"\n  try: {example}\n")
     assert "try: omac" not in house.run(*command, "--frobnicate").err
 

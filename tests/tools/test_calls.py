@@ -208,6 +208,31 @@ def test_a_project_outside_the_roots_names_the_server_that_serves_it(house: Omac
     assert f"  try: omac serve --no-inner --root {house.root} --root '{outside}'  # " in done.err, done
 
 
+def test_a_directory_outside_the_roots(house: Omac, server: Serving) -> None:
+    """A mistyped path outside the server's roots is no reason for another server, nor is a directory to take
+    offline."""
+    mistyped, outside = house.folder / "mistyped", house.folder / "outside"
+    outside.mkdir(exist_ok=True)
+    for action in ("activate", "reload"):
+        done = house.run(action, str(mistyped))
+        assert (done.status, done.err) == (
+            2, f"omac: {mistyped} is not a directory\n  try: ls -ld {mistyped.parent}\n",
+        ), done  # fmt: skip
+    for path in (mistyped, outside):
+        done = house.run("deactivate", str(path))
+        assert (done.status, done.err.splitlines()[1:]) == (2, ["  try: omac ps"]), done
+
+
+def test_a_directory_without_skills(house: Omac, server: Serving) -> None:
+    """`omac activate` and `reload` of a directory without skills say so."""
+    empty = house.root / "empty"
+    empty.mkdir(exist_ok=True)
+    for action in ("activate", "reload"):
+        assert house.ok(action, str(empty)).splitlines() == [
+            f"{empty}: active", "  no skills in .agents/skills or an agent's own folder",
+        ]  # fmt: skip
+
+
 def test_a_start_is_reached_too(omac: Omac) -> None:
     """A run of `omac start` answers calls of its project when no server runs."""
     project = omac.approved("shop")

@@ -1,14 +1,17 @@
 """Commands that follow a log or the audit print new lines, and end when their reader does."""
 
 import json
+import os
 import select
 import subprocess
 from pathlib import Path
 
 import pytest
+from polling import eventually
 from real_omac import Omac
 from started import BARE
 
+from omac.adapters.sidecars import logfile
 from omac.tools.cli import logs
 
 
@@ -30,6 +33,28 @@ def test_a_line_without_an_end_does_not_stop_it(tmp_path: Path, monkeypatch: pyt
     assert added(b"") == ["new"]
 
 
+def test_a_follower_that_is_behind_a_freed_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a bound, the beginning of a log is freed: whoever follows it goes on behind that, and misses no later
+    line."""
+    monkeypatch.setattr(logfile, "BOUND_BYTES", 4 << 20)
+    monkeypatch.setattr(logfile, "KEPT_BYTES", 2 << 20)
+    log, offsets = tmp_path / "log", {"elsewhere": (1, 1)}
+    line = b"x" * 1023 + b"\n"
+    log.write_bytes(line * 3072)
+    logfile.bound([str(log), str(tmp_path / "gone")])
+    assert len(list(logs._added(str(log), offsets))) == 1024
+    assert log.read_bytes() == line * 3072, "a log within the bound"
+    with log.open("ab") as file:
+        file.write(line * 5120)
+        file.flush()
+        os.fsync(file.fileno())
+        logfile.bound([str(log)])
+        file.write(b"last\n")
+    assert log.stat().st_blocks * 512 < 4 << 20
+    rest = [one for _ in range(6) for one in logs._added(str(log), offsets)]
+    assert (len(rest), set(rest[:-1]), rest[-1]) == (2049, {"x" * 1023}, "last")
+
+
 PRINTING = """\
 import http.server, os
 class Answering(http.server.BaseHTTPRequestHandler):
@@ -49,6 +74,26 @@ def test_what_a_sidecar_printed_is_there_when_it_has_ended(omac: Omac) -> None:
     omac.approve(project)
     omac.ok(*BARE, "--workdir", str(project), "--", "true")
     assert "from print" in omac.ok("logs", "echo", "--workdir", str(project))
+
+
+@pytest.mark.full
+def test_a_sidecar_that_prints_without_end(omac: Omac) -> None:
+    """The log of a sidecar takes no more of the disk than a bound, while the sidecar runs, answers and prints."""
+    project = omac.project("shop")
+    much = "for number in range(100_000): print(number, 'y' * 1000)"
+    program = PRINTING.replace("        self.end_headers()", f"        self.end_headers()\n        {much}")
+    (project / ".agents" / "skills" / "echo" / "sidecar.py").write_text(program)
+    omac.approve(project)
+    server = omac.serve()
+    server.activate(project)
+    for _ in range(2):
+        omac.ok("call", "echo", "/status", cwd=project)
+    log = Path(json.loads(omac.ok("status", "--json"))["sidecars"][0]["log"])
+    eventually(lambda: log.stat().st_size > 100 << 20, 30.0, "what it prints")
+    eventually(lambda: log.stat().st_blocks * 512 < logfile.BOUND_BYTES, 30.0, "a log within the bound")
+    last = "99999 " + "y" * 1000
+    eventually(lambda: last in omac.ok("logs", "echo", "-n", "5", cwd=project), 30.0, "the last line")
+    server.end()
 
 
 @pytest.mark.full

@@ -294,6 +294,47 @@ def test_a_file_that_is_called_almost_like_omac_yaml(house: Omac, tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    ("name", "read"), [("skill.md", "SKILL.md"), ("Skill.MD", "SKILL.md"), ("omac.yml", "omac.yaml")]
+)
+def test_a_folder_with_nothing_but_such_a_file(house: Omac, tmp_path: Path, name: str, read: str) -> None:
+    """The check of a project finds a folder whose only file of a skill is not read for its name, and the folder's own
+    check reports that file."""
+    folder = tmp_path / "p" / ".agents" / "skills" / "a"
+    folder.mkdir(parents=True)
+    (folder / name).write_text("---\nname: a\ndescription: d\n---\n")
+    for words in ((), (str(folder),)):
+        done = house.run("skill", "check", *words, cwd=tmp_path / "p")
+        assert (done.status, f"  {name}: is not read; rename it {read}\n" in done.out) == (3, True), done
+
+
+def test_a_folder_that_is_not_discovered(house: Omac, tmp_path: Path) -> None:
+    """The check reports the folders and links because of which `omac` proposes it; who approves a skill behind a link
+    is sent to the link."""
+    elsewhere = new(house, tmp_path / "elsewhere", "a").parent
+    for name, base in (("whole", elsewhere), ("gone", Path("/nonexistent"))):
+        (tmp_path / name / ".agents").mkdir(parents=True)
+        (tmp_path / name / ".agents" / "skills").symlink_to(base)
+        done = house.run("skill", "check", cwd=tmp_path / name)
+        assert (done.status, ".agents/skills: 1 problem\n  " in done.out) == (3, True), done
+        assert "broken: omac skill check" in house.ok(cwd=tmp_path / name)
+    skills = tmp_path / "single" / ".agents" / "skills"
+    skills.mkdir(parents=True)
+    (skills / "a").symlink_to(elsewhere / "a")
+    done = house.run("skill", "check", cwd=tmp_path / "single")
+    problem = f"{skills / 'a'} leads out of the project; put the folder itself there"
+    assert (done.status, done.out) == (3, f"a: 1 problem\n  {problem}\n"), done
+    assert f"  try: ls -la {skills / 'a'}\n" in house.run("approve", "a", cwd=tmp_path / "single").err
+
+
+def test_the_name_of_a_skill_is_no_folder(house: Omac, tmp_path: Path) -> None:
+    """The name of a skill, as other commands take it, leads to the command with its folder."""
+    source = new(house, tmp_path / "p", "a")
+    (tmp_path / "p" / "src").mkdir()
+    done = house.run("skill", "check", "a", cwd=tmp_path / "p" / "src")
+    assert (done.status, done.err.splitlines()[1:]) == (2, [f"  try: omac skill check {source}"]), done
+
+
+@pytest.mark.parametrize(
     ("first", "problem"),
     [
         ("#!/no/such/sh", "/no/such/sh does not exist: install it, or name another interpreter"),

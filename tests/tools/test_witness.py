@@ -111,7 +111,9 @@ def test_one_that_is_away_is_owed(used: Omac, notes: Path) -> None:
     assert (name, to, why) == ("WitnessFailed", str(notes), "No such file or directory")
     (row,) = [row for row in used.attempts() if row["kind"] == "witness.failed"]
     assert str(notes) in row["detail"]
-    assert "does not get checkpoints: No such file" in used.process("doctor").out
+    checked = used.process("doctor").out
+    assert "does not get checkpoints: No such file" in checked
+    assert f"try: mkdir -p {notes.parent}\n" in checked
     lapse = "no checkpoint is delivered to a witness since position 0: No such file or directory\n  try: omac doctor"
     assert lapse in used.ok("status")
     kept_by(used, "none")

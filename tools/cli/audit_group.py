@@ -55,7 +55,10 @@ filtered = taking("typed", _typed)
 def audit(
     context: typer.Context,
     typed: "Typed",
-    lines: Annotated[str | None, typer.Option("-n", "--lines", metavar="N", help="Only the last N.")] = None,
+    lines: Annotated[
+        str | None,
+        typer.Option("-n", "--lines", metavar="N", help="Only the last N rows, also where --count-by counts."),
+    ] = None,
     count_by: Annotated[
         str | None, typer.Option(metavar="FIELDS", help="Count accesses and changes: skill,session")
     ] = None,

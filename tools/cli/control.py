@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
+from omac.domain.harness.harness import SHARED_BASE
 from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import REASONS, Refusal, quoted
-from omac.tools.compose.state import closed, is_suspended, living_sockets, server_socket
+from omac.tools.compose.state import closed, is_suspended, living_sockets, look_at, server_socket
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.render import print_folded, report, report_fix, show_skills
 
@@ -39,13 +40,12 @@ def run(
     runs = online_in(path, environment) if action == "reload" else []
     document = {"dir": path} | ({"restart": restart} if restart else {})
     requests = [(run, "POST", f"/__omac__/{action}", document) for run in runs or [server_socket(environment)] if run]
-    with explaining_directory(path, environment):
+    with explaining_directory(path, environment, action):
         answers = [answer for answer in (ask_run(*request) for request in requests) if answer is not None]
     beside = _beside_the_server(path, environment) if action == "deactivate" else []
     if not answers:
         root = "." if directory is None else quoted(path)
-        stops = [f"omac stop {run}" for run in beside] or ["omac ps"]
-        fix = stops if action == "deactivate" else [f"omac serve --no-inner --root {root}"]
+        fix = _stops(beside) if action == "deactivate" else [f"omac serve --no-inner --root {root}"]
         raise Refusal("not-found", "no omac serve is running here", fix=fix)
     for run in beside:
         report(f"omac: {path} is still online in run {run}, an omac start")
@@ -57,7 +57,14 @@ def run(
         manifest = msgspec.json.decode(answer)
         print_folded(f"{manifest['dir'] or 'all projects'}: {manifest.get('state') or manifest['status']}")
         show_skills(manifest.get("skills", ()), manifest["dir"])
+        if manifest.get("skills") == [] and manifest["dir"]:
+            print_folded(f"  no skills in .{SHARED_BASE}/skills or an agent's own folder", 4)
     return 0
+
+
+def _stops(runs: Sequence[str]) -> list[str]:
+    """Return the commands that end these runs; without any, the one that lists those that live."""
+    return [f"omac stop {run}" for run in runs] or ["omac ps"]
 
 
 def _beside_the_server(path: str, environment: Mapping[str, str]) -> list[str]:
@@ -71,13 +78,18 @@ def _beside_the_server(path: str, environment: Mapping[str, str]) -> list[str]:
 
 
 @contextmanager
-def explaining_directory(path: str, environment: Mapping[str, str]) -> Iterator[None]:
-    """Have the refusal of a directory outside the roots name the command that serves it. Have that of one that does not
-    exist name the command that takes it offline, where it is online all the same: it was moved or removed."""
+def explaining_directory(path: str, environment: Mapping[str, str], action: str = "activate") -> Iterator[None]:
+    """Have the refusal of a directory outside the roots name the command that serves it, or for `deactivate` the runs
+    that may have it online. Have that of one that does not exist name the command that takes it offline, where it is
+    online all the same: it was moved or removed."""
     try:
         yield
     except Refusal as refusal:
-        if refusal.reason == "outside-roots":
+        if refusal.reason == "outside-roots" and action == "deactivate":
+            refusal.fix = tuple(_stops(_beside_the_server(path, environment)))
+        elif refusal.reason == "outside-roots" and not os.path.isdir(path):  # a person may know that, an agent may not
+            raise Refusal("directory-missing", f"{path} is not a directory", fix=[look_at(path)]) from None
+        elif refusal.reason == "outside-roots":
             refusal.fix = tuple(command.replace("--root DIR", f"--root {quoted(path)}") for command in refusal.fix)
         having = online_in(path, environment) if refusal.reason == "directory-missing" else []
         if not having:

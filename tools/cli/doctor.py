@@ -107,9 +107,11 @@ def _witness(witness: FoundWitness) -> Diagnosis:
         says = "checkpoints are kept in the journal alone: who rewrites it and its checkpoints leaves no trace"
         return Diagnosis(name, WARN, says, ("omac settings set journal.witness /mnt/elsewhere/omac.notes",))
     size = counted(state.size, "event")
+    folder = os.path.dirname(witness.name) if witness.name.startswith("/") else ""
+    make_folder = [] if not folder or os.path.isdir(folder) else [f"mkdir -p {quoted(folder)}"]
     if state.problem:
         says = f"{witness.name} does not get checkpoints: {state.problem}; the last it has counts {size}"
-        fix = [list_command(witness.file)] if witness.file else []
+        fix = make_folder or ([list_command(witness.file)] if witness.file else [])
         if witness.is_contested:
             fix = [
                 "omac checkpoint --received > kept.txt  # where the witness runs: what it keeps",
@@ -121,9 +123,9 @@ def _witness(witness: FoundWitness) -> Diagnosis:
         return Diagnosis(name, WARN, says, (list_command(witness.name), "omac settings show"))
     if state.size and state.witness == witness.name:
         return Diagnosis(name, OK, f"{witness.name} keeps checkpoints; the last one counts {size}")
-    if witness.name.startswith("/") and not os.path.isdir(folder := os.path.dirname(witness.name)):
+    if make_folder:
         says = f"{witness.name} is to keep checkpoints and cannot: the folder {folder} does not exist"
-        return Diagnosis(name, WARN, says, (f"mkdir -p {quoted(folder)}", "omac settings show"))
+        return Diagnosis(name, WARN, says, (*make_folder, "omac settings show"))
     last = f"; the last one, which counts {size}, went to {state.witness}" if state.size else ""
     says = f"{witness.name} is to keep checkpoints and got none yet{last}; omac start and omac serve deliver them"
     return Diagnosis(name, OK, says)

@@ -147,12 +147,14 @@ def _follow(request: LogsRequest, environment: Mapping[str, str], offsets: dict[
 
 def _added(path: str, offsets: dict[str, tuple[int, int]]) -> Iterator[str]:
     """Yield the whole lines that a log got since the last time, and what is too long for one in parts; a log that was
-    rotated begins anew."""
+    rotated begins anew, and one whose beginning was freed goes on behind that."""
     inode, offset = offsets.get(path, (0, 0))
     with suppress(OSError), open(path, "rb") as file:
         status = os.fstat(file.fileno())
         if status.st_ino != inode or status.st_size < offset:
             offset = 0
+        if offset < status.st_size:
+            offset = os.lseek(file.fileno(), offset, os.SEEK_DATA)
         file.seek(offset)
         added = file.read(LINE_BYTES_MAX)
         whole = added.rfind(b"\n") + 1

@@ -21,6 +21,7 @@ from omac.tools.compose.skill_files import (
     lookalikes,
     shared_mounts,
     skills_below,
+    undiscovered,
 )
 from omac.tools.compose.state import StateDir, look_at
 from omac.tools.terminal.invocation import current, expanded, print_json
@@ -99,18 +100,22 @@ def _require_names(skill: str, secrets: Sequence[str]) -> None:
 
 def check(directory: str, as_json: bool) -> int:
     """Report the problems of each skill. Raises Refusal (skill-not-found)."""
-    folder = _folder(directory)
-    sources = skills_below(folder)
-    if not sources and directory == ".":
+    named = [source for source in skills_below(project_here()) if os.path.basename(source) == directory]
+    folder = _folder(directory, [f"omac skill check {quoted(source)}" for source in named])
+    sources, broken = skills_below(folder), undiscovered(folder)
+    if not sources and not broken and directory == ".":
         folder = project_here()
-        sources = skills_below(folder)
-    if not sources:
-        message = f"{folder} holds neither a SKILL.md nor an omac.yaml, and no folder such as .{SHARED_BASE}/skills"
+        sources, broken = skills_below(folder), undiscovered(folder)
+    if not sources and not broken:
+        message = (
+            f"{folder} holds neither a SKILL.md nor an omac.yaml, and no skill below .{SHARED_BASE}/skills or the like"
+        )
         fix = [f"omac skill new hello --workdir {quoted(folder)}", "omac skill check DIR"]
         raise Refusal("skill-not-found", message, fix=fix)
     problems = {source: _problems(source, sources) for source in sources}
+    problems |= {path: [problem] for path, (_, problem) in broken.items() if not problems.get(path)}
     for source, skill_problems in problems.items():
-        name = os.path.basename(source)
+        name = os.path.basename(source) if source in sources else broken[source][0]
         if as_json:
             print_json({"skill": name, "source": source, "problems": skill_problems})
             continue
@@ -128,8 +133,9 @@ def _problems(source: str, sources: Sequence[str]) -> list[str]:
         return [f"{error.filename or source} cannot be read ({error.strerror})"]
 
 
-def _folder(directory: str) -> str:
+def _folder(directory: str, fix: Sequence[str] = ()) -> str:
+    """Return the folder that was typed. Raises Refusal (directory-missing), with the command that was meant, if any."""
     folder = directory_of(Where(directory))
     if not os.path.isdir(folder):
-        raise Refusal("directory-missing", f"{folder} is not a directory", fix=[look_at(folder)])
+        raise Refusal("directory-missing", f"{folder} is not a directory", fix=fix or [look_at(folder)])
     return folder

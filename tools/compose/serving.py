@@ -174,6 +174,7 @@ class Server:
         try:
             async with trio.open_nursery() as reactors:
                 reactors.start_soon(retried, "the namespaces of sidecars", sidecars.warn_without_isolation)
+                reactors.start_soon(sidecars.bound_logs)
                 await reactors.start(supervision.run)
                 await reactors.start(activation.run)
                 self._watch(reactors)

@@ -5,6 +5,7 @@ from omac.adapters.skills.checking import check_skill as check_skill
 from omac.adapters.skills.checking import lookalikes as lookalikes
 from omac.adapters.skills.checking import shared_mounts as shared_mounts
 from omac.adapters.skills.checking import skills_below as skills_below
+from omac.adapters.skills.checking import undiscovered as undiscovered
 from omac.adapters.skills.contents import start_of as start_of
 from omac.adapters.skills.folders import DiskSkillFolders as DiskSkillFolders
 from omac.adapters.skills.new_folder import create_skill as create_skill

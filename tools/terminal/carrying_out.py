@@ -19,6 +19,7 @@ from omac.tools.terminal.invocation import Invocation, current, nobody_reads, ty
 FILES_FAILED = 5  # files or sockets
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as a shell says it of a program that SIGPIPE ended
+LISTERS = {"SKILL": "omac list  # the skills here", "RUN": "omac ps  # the runs that live"}  # by what is missing
 
 _warned: ContextVar[set[str]] = ContextVar("warned")  # what this invocation warned of `once`
 
@@ -114,7 +115,7 @@ def _whole(fix: str) -> str:
 
 def _show_example(error: Exception) -> None:
     """Print the correction that the error has, or the first example of the command's help, where an argument or a
-    required option is missing."""
+    required option is missing, with the command that lists what can be named."""
     from omac.tools.terminal.render import report_fix
 
     report_fix(getattr(error, "fix", ()))
@@ -123,7 +124,8 @@ def _show_example(error: Exception) -> None:
         return
     lines = [line.strip() for line in (command.help or "").splitlines()]
     examples = [line.partition("  ")[0] for line in lines if line.startswith("omac ")]  # without what it is for
-    report_fix(examples[:1])
+    lister = LISTERS.get(str(getattr(getattr(error, "param", None), "metavar", None)))
+    report_fix([*examples[:1], *filter(None, [lister])])
 
 
 def _own_file() -> tuple[int, ...]:

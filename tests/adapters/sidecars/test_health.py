@@ -58,7 +58,8 @@ async def test_never_healthy(spawn: Spawn) -> None:
     sidecar = await spawn(*SERVER, "HTTP/1.1 503 Not Yet")
     with pytest.raises(ProbeFailed) as caught:
         await sidecar.probe(Health(path="/ready?x=1", timeout_ms=400, interval_ms=20))
-    assert str(caught.value) == "GET /ready?x=1 answered 503, for 400 ms (sidecar.health.timeout_ms)"
+    why = "GET /ready?x=1 (sidecar.health.path) answered 503, not 2xx, for 400 ms (sidecar.health.timeout_ms)"
+    assert str(caught.value) == why
 
 
 async def test_wrong_port(spawn: Spawn, printed: Printed, tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ async def test_stolen_port(spawn: Spawn, nursery: trio.Nursery, status: bytes) -
         (b"HTTP/2 200\r\n\r\n", "did not speak HTTP"),
         (b"SSH-2.0-x\r\n", "did not speak HTTP"),
         (b"HTTP/1.1 200" + b" " * 9000, "did not speak HTTP"),
-        (b"HTTP/1.1 302 Found\r\n\r\n", "GET /status answered 302"),
+        (b"HTTP/1.1 302 Found\r\n\r\n", "GET /status (sidecar.health.path) answered 302, not 2xx"),
         (b"", "no answer"),
     ],
 )

@@ -176,6 +176,18 @@ async def test_a_sidecar_that_ends_while_starting(serving: Serving, spawned: Any
         assert "exited with status 127" in omac.sidecar("echo").detail
 
 
+async def test_a_sidecar_that_goes_into_the_background(serving: Serving, spawned: Any) -> None:
+    """The end of a sidecar that reports success names the usual cause: its server went on in the background."""
+    async with serving(restarts=RestartPolicy(limit=0)) as omac:
+        omac.host.silent.add("echo")
+        await spawned(omac)
+        await reach(omac, "started")
+        omac.host.process("echo").end(Exit(code=0))
+        await reach(omac, "gave_up")
+        assert "exited with status 0" in omac.sidecar("echo").detail
+        assert "; a sidecar has to stay in the foreground" in omac.sidecar("echo").detail
+
+
 async def test_a_signal_is_named(serving: Serving, spawned: Any) -> None:
     """A sidecar that was killed is reported with its signal, not with an exit status."""
     async with serving(restarts=RestartPolicy(limit=0)) as omac:
