@@ -34,7 +34,7 @@ def is_living(pid: int, ticks: int, boot: str) -> bool:
     if boot != boot_id():
         return False
     fields = stat_fields(pid)
-    return fields[0] not in b"ZX" and int(fields[19]) == ticks if fields else is_hidden(pid)
+    return not has_ended(fields) and int(fields[19]) == ticks if fields else is_hidden(pid)
 
 
 def is_hidden(pid: int) -> bool:
@@ -52,6 +52,12 @@ def is_hidden(pid: int) -> bool:
 def is_suspended(pid: int) -> bool:
     """Return whether a process was stopped, as Ctrl-Z does."""
     return stat_fields(pid)[:1] == [b"T"]
+
+
+def has_ended(fields: list[bytes]) -> bool:
+    """Return whether a process of these fields is a zombie that only waits to be reaped. The kernel also calls one a
+    zombie whose first thread alone has ended (pthread_exit(3))."""
+    return fields[0] in b"ZX" and int(fields[17]) <= 1
 
 
 def stat_fields(pid: int) -> list[bytes]:

@@ -22,7 +22,7 @@ from omac.adapters.linux.process_identity import stat_fields
 from omac.adapters.sandbox import bubblewrap, landlock, mounted, seccomp, start_barrier
 from omac.adapters.sandbox.spawn import SandboxParent
 from omac.adapters.sandbox.streams import Streams, kill
-from omac.adapters.sandbox.suspension import resume, stop_below
+from omac.adapters.sandbox.suspension import HeldProcesses
 from omac.adapters.sandbox.terminal import Terminal, awake, forwarding
 
 TYPE_CHECKING = False
@@ -123,8 +123,8 @@ class HeldProgram:
     def _stop_with(self, pid: int) -> None:
         """Stop omac, since this process has stopped, and all that the program has started, until a shell lets the job
         go on."""
-        running = stop_below(*self._above())
-        self.terminal.stop_with(pid, lambda: resume(running))
+        held = HeldProcesses(*self._above())
+        self.terminal.stop_with(pid, held.resume)
 
     def _above(self) -> tuple[int, Collection[int]]:
         """Return the process below which all of the program are, and those there that are omac's."""
