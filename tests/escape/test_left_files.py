@@ -456,3 +456,16 @@ def test_a_new_worktree_brings_nothing_into_other_places(ground: Ground) -> None
     for path in (".vscode/tasks.json", ".githooks/pre-commit", "w/.envrc", "w/.husky/pre-push"):
         assert f"{ground.project}/{path}: is new or changed" in report
     assert "Makefile" not in report
+
+
+def test_a_new_worktree_brings_scripts_that_settings_name(ground: Ground) -> None:
+    """A script that settings of the project name is reported in a worktree that an agent adds, where it differs from
+    the project's commit: in that worktree the same settings name it."""
+    ground.renew("plain")
+    hooks = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "scripts/check"}]}]}}'
+    files = f"mkdir .claude scripts; printf %s '{hooks}' > .claude/settings.json; echo true > scripts/check"
+    ground.person(f"{files}; git add -f .; git commit -qm x", check=True)
+    report = findings(ground, "git worktree add -q --detach v; git worktree add -q --detach w; echo >> w/scripts/check")
+    assert f"{ground.project}/w/scripts/check: is new or changed" in report
+    assert "/v/" not in report
+    assert "settings.json" not in report
