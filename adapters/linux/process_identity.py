@@ -60,11 +60,11 @@ def has_ended(fields: list[bytes]) -> bool:
     return fields[0] in b"ZX" and int(fields[17]) <= 1
 
 
-def stat_fields(pid: int) -> list[bytes]:
+def stat_fields(pid: int, thread: int | None = None) -> list[bytes]:
     """The fields of /proc/PID/stat from the third on, the state (proc_pid_stat(5)); none when there is no process, or
-    none that may be inspected (hidepid, proc(5))."""
+    none that may be inspected (hidepid, proc(5)). `thread`: those of one of its threads alone."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
+        with open(f"/proc/{pid}/task/{thread}/stat" if thread else f"/proc/{pid}/stat", "rb") as file:
             line = file.read()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return []

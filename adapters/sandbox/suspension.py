@@ -23,11 +23,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-ROUNDS_MAX = 200  # of holding what was started meanwhile
+WITHIN_S = 5.0  # whoever typed ^Z waits
 _QUIET_ROUNDS = 5  # a look at processes that start others, and end, may find none
 _PAUSE_S = 0.001
+_LET_GO_WITHIN_S = 1.0
 JUDGED_WITHIN_S = 0.2  # what they wrote last is set aside by then (watch.py)
-_TRACED_OR_ENDED = (b"t", b"Z", b"X")  # nothing inside may trace
 _PTRACE = {"x86_64": 101, "aarch64": 117}
 _DETACH, _SEIZE, _INTERRUPT = 17, 0x4206, 0x4207
 _WITH_CHILDREN = 0x2 | 0x4 | 0x8  # PTRACE_O_TRACEFORK, TRACEVFORK and TRACECLONE: what it starts is traced from there
@@ -45,11 +45,11 @@ class HeldProcesses:
         self._is_held, self._is_over, self._is_released = (_thread.allocate_lock() for _ in range(3))
         for lock in (self._is_held, self._is_over, self._is_released):
             lock.acquire()
+        self._is_alone = False
         try:
             _thread.start_new_thread(self._trace, ())
-        except RuntimeError:  # the system starts no more threads for this user
-            self._ptrace = None
-            self._is_released.release()
+        except RuntimeError:  # the system starts no more threads for this user: the program may have seen to that
+            self._is_alone = True
             self._hold()
         else:
             self._is_held.acquire()
@@ -57,8 +57,11 @@ class HeldProcesses:
 
     def resume(self) -> None:
         """Let them go on, children first: no parent sees one then that SIGSTOP has stopped."""
-        self._is_over.release()
-        self._is_released.acquire()  # omac, which waits for its own child, finds none of them traced
+        if self._is_alone:
+            self._let_go(time.monotonic() + _LET_GO_WITHIN_S)
+        else:
+            self._is_over.release()
+            self._is_released.acquire()  # omac, which waits for its own child, finds none of them traced
         for pid, start in reversed(self._stopped.items()):
             if stat_fields(pid)[19:20] == [start]:
                 _send(pid, _signal.SIGCONT)
@@ -68,9 +71,16 @@ class HeldProcesses:
         self._hold()
         self._is_held.release()
         self._is_over.acquire()
-        for thread in self._traced:
-            self._calls(_DETACH, thread)
+        self._let_go()
         self._is_released.release()
+
+    def _let_go(self, deadline: float = 0.0) -> None:
+        """Let go of all that have stopped by then: a thread that waits in a system call cannot be let go before."""
+        waiting = self._traced
+        while waiting := {thread for thread in waiting if not self._calls(_DETACH, thread) and stat_fields(thread)}:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_PAUSE_S)
 
     def _hold(self) -> None:
         """Hold all of them. Files that ran out leave some."""
@@ -78,8 +88,8 @@ class HeldProcesses:
             self._hold_all()
 
     def _hold_all(self) -> None:
-        quiet = 0
-        for _ in range(ROUNDS_MAX):
+        quiet, deadline = 0, time.monotonic() + WITHIN_S
+        while time.monotonic() < deadline:
             awake = [pid for pid in _below(self._top, self._spared) if not self._holds(pid)]
             quiet = 0 if awake else quiet + 1
             if quiet == _QUIET_ROUNDS:
@@ -87,27 +97,26 @@ class HeldProcesses:
             time.sleep(_PAUSE_S)
 
     def _holds(self, pid: int) -> bool:
-        """Hold a process, and return whether no thread of it ran any more. A zombie can have threads that live."""
+        """Hold a process, and return whether it was held before. A zombie can have threads that live."""
         threads = threads_of(pid)
         is_held = bool(threads)  # else it has just ended, and maybe another goes on in its place
         for thread in threads:
-            state = (stat_fields(thread) or [b"X"])[0]
-            if state in _TRACED_OR_ENDED:
+            if thread in self._traced:
+                continue  # it goes no further than to the end of a system call
+            state = (stat_fields(pid, thread) or [b"X"])[0]
+            if state in b"ZX":
                 continue
-            if self._traces(thread):
-                is_held = False  # until the kernel says so
+            if state == b"t":  # nothing inside may trace: the kernel has traced it since its parent started it
+                self._traced.add(thread)
+            elif self._calls(_SEIZE, thread, 0, _WITH_CHILDREN):
+                self._calls(_INTERRUPT, thread)
+                self._traced.add(thread)
+                is_held = False
             elif state != b"T":
                 is_held = False
                 self._stopped.setdefault(pid, (stat_fields(pid) or [b""] * 20)[19])
                 _send(pid, _signal.SIGSTOP)
         return is_held
-
-    def _traces(self, thread: int) -> bool:
-        """Return whether this thread of omac traces a thread from now on."""
-        if thread not in self._traced and self._calls(_SEIZE, thread, 0, _WITH_CHILDREN):
-            self._traced.add(thread)
-            self._calls(_INTERRUPT, thread)
-        return thread in self._traced
 
     def _calls(self, request: int, thread: int, *words: int) -> bool:
         """Make a call of ptrace(2); False: the thread has ended, or may not be traced."""
