@@ -8,6 +8,7 @@ path of a file.
 from __future__ import annotations
 
 import os
+from itertools import islice
 
 from omac.adapters.files import bounded
 from omac.domain.harness.table import PROJECT_VARIABLES
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 SETTINGS_BYTES_MAX = 64 << 10  # of a file: an agent may have left any
 FILES_MAX = 200
+WORDS_MAX = 20_000  # of all that one program reads: an agent makes as many as it likes
 OF_A_PERSON = {  # in the home, by who reads it
     "a shell": ".bash_aliases .bash_login .bash_profile .bashrc .config/fish/config.fish .profile .zlogin .zprofile"
     " .zshenv .zshrc",
@@ -70,12 +72,15 @@ def named_files(settings: Iterable[str], project: str, home: str, *, is_relative
         words |= dict.fromkeys(_words(content, project, home), False)
         words |= dict.fromkeys(_words(" ".join(_into_path(content)), project, home), True)
     found: dict[str, None] = {}
-    for word, is_of_path in words.items():
+    for word, is_of_path in islice(words.items(), WORDS_MAX):
         if not (word.startswith(("/", "~/")) or (is_relative and (is_of_path or "/" in word or "." in word))):
             continue
-        path = os.path.normpath(f"{home}{word[1:]}" if word.startswith("~/") else os.path.join(project, word))
-        is_named = not _INSTALLED.intersection(path.split("/")) if is_of_path else os.path.isfile(path)
-        if len(found) < FILES_MAX and path != project and below(path, project) and is_named:
+        path = f"{home}{word[1:]}" if word.startswith("~/") else os.path.join(project, word)
+        if not (is_of_path or os.path.isfile(path)):
+            continue
+        path = os.path.normpath(path)
+        is_left_out = is_of_path and not _INSTALLED.isdisjoint(path.split("/"))
+        if len(found) < FILES_MAX and path != project and below(path, project) and not is_left_out:
             found[path] = None
     return list(found)
 
