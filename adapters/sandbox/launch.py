@@ -311,7 +311,8 @@ def wait_for(
     target: Callable[[], int | None],
     stop_with: Callable[[int], None],
 ) -> int:
-    """The exit status of a child, 128+n for a signal; when it is stopped, omac stops as well, until both go on.
+    """The exit status of a child, 128+n for a signal; when it is stopped, omac stops as well, until both go on. So they
+    do where omac alone is to stop.
 
     `reap` is called with it whenever another child may have ended, and `stop_with` with what has stopped. At a terminal
     that may be the program, `target`, alone: its parent, which is bubblewrap's, does not report it.
@@ -322,6 +323,9 @@ def wait_for(
             program = terminal.foreground and not pid and target()
             if program and stat_fields(program)[:1] == [b"T"]:
                 stop_with(program)
+            elif not pid and terminal.is_to_stop:
+                terminal.is_to_stop = False
+                stop_with(child)
             elif not pid:
                 reap(child)
                 signals.wait(_STOPPED_EVERY_S if terminal.foreground else None)

@@ -988,6 +988,26 @@ def test_no_process_inside_gets_round_the_stop(mine: Box, typed: Typed, way: str
     typed.expect("got word")
 
 
+@pytest.mark.full
+def test_a_program_of_the_background_stops_with_omac(mine: Box, typed: Typed) -> None:
+    """A program that was started in the background has a session of its own, in which no ^Z reaches it after fg."""
+    beat = mine.workdir / "beat"
+    command = _command(mine, "bash", "-c", "while date +%s.%N > beat; do sleep 0.02; done").strip()
+    typed.type(f"{command} &\n")
+    eventually(lambda: beat.exists() and beat.read_text() != "", 5.0, "it begins")
+    typed.type("fg\n")
+    time.sleep(0.3)
+    typed.type("\x1a")
+    typed.expect("Stopped")
+    before = beat.read_text()
+    time.sleep(0.3)
+    assert beat.read_text() == before
+    typed.type("fg\n")
+    eventually(lambda: beat.read_text() not in ("", before), 5.0, "it goes on")
+    typed.type("\x03")
+    typed.expect("$ ")
+
+
 def test_a_shell_inside_has_its_own_jobs(mine: Box, typed: Typed) -> None:
     """An interactive shell inside stops and continues jobs; afterwards the outer shell has the terminal again."""
     typed.type(_command(mine, "bash", "--norc", "-i"))
