@@ -49,6 +49,9 @@ OBEYED = {
         .clj-kondo/ .lsp/config.edn .merlin .ruby-lsp/ .tern-project hie.yaml rust-analyzer.toml
         .elp.toml .emacs.desktop .idx/ .luarc.jsonc .nlsp-settings/ .sourcekit-lsp/ .vscode-test.* .vscode/sftp* *.Rproj
         Session.vim Steepfile analysis_options.yaml buildServer.json erlang_ls.* graphql.config.* .graphqlrc* ols.json
+        *.geany *.iml *.ipr *.iws *.kdev4 *.uproject *.user .cproject .kdev4/ .obsidian/community-plugins.json
+        .obsidian/plugins/ .pydevproject Packages/manifest.json Properties/launchSettings.json logseq/config.edn
+        logseq/custom.js platformio.ini project.godot
     """,
     "git, or what runs its hooks,": """
         .gitattributes .githooks/ .git-hooks/ .gitmodules .husky/ .huskyrc* .lefthook.* .lfsconfig .lintstagedrc*
@@ -62,6 +65,7 @@ OBEYED = {
         .bzr/branch/branch.conf .hg/hgrc .hg/hgrc-not-shared .hg/requires .hg/sharedpath .jj/repo .jj/repo/config-id
         .jj/repo/config.toml .jj/repo/store/git_target .jj/workspace-config-id .jj/workspace-config.toml .p4config
         .pijul/config .sl/config .sl/sharedpath _darcs/prefs/
+        .fossil-settings/ .fslckout CVS/Root _FOSSIL_
     """,
     "a debugger or an interpreter": """
         .RData .Renviron .Rprofile .gdbinit .ghci .iex.exs .irbrc .jupyter/ .lldbinit .ocamlinit .octaverc .pdbrc
@@ -109,6 +113,7 @@ OBEYED = {
         kitchen.y* .kitchen.* local.properties mkdocs.yaml okteto.y* pavement.py pelicanconf.py plopfile.*
         podman-compose.* profiles.yml project/build.properties react-native.config.* sst.config.* vercel.json vercel.ts
         zensical.toml build.zig*
+        .arararc.yaml .llmk.toml .west/config Tectonic.toml arararc.yaml llmk.toml west.yml
     """,
     "a linter or a test runner": """
         .babelrc* .coveragerc .credo.exs .erb_lint.yml .eslintrc* .flake8 .formatter.exs .golangci.* .luacheckrc
@@ -137,6 +142,9 @@ OBEYED = {
     "continuous integration": """
         .buildkite/ .circleci/ .drone.yml .github/actions/ .github/workflows/ .gitlab-ci.yml .travis.yml .woodpecker/
         .woodpecker.yml Jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml
+        .appveyor.yml .build.yml .builds/ .cirrus.star .cirrus.yml .drone.jsonnet .drone.star .forgejo/workflows/
+        .gitea/workflows/ .gitlab/ .harness/ .mergify.yml .readthedocs.y* .renovaterc* .semaphore/ .teamcity/ .tekton/
+        appveyor.yml bitrise.yml buildspec.y* cloudbuild.y* codemagic.yaml renovate.json*
     """,
 }
 

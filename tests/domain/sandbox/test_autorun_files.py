@@ -29,12 +29,13 @@ KNOWN = {
         .bsp/x.json hie.yaml
         .ycm_extra_conf.py .factorypath .vscode/c_cpp_properties.json .externalToolBuilders/x.launch
         buildServer.json analysis_options.yaml .graphqlrc.ts .vscode/sftp.json x.Rproj
+        .obsidian/plugins/x/main.js platformio.ini .cproject App.csproj.user project.godot x.iml
     """,
     "git, or what runs its hooks,": """
         .husky/pre-commit .gitattributes lefthook.yml lefthook-local.toml .lfsconfig prek.toml
         .trunk/trunk.yaml .gitlint cliff.toml
     """,
-    "another version control system": ".hg/hgrc .jj/repo/config.toml _darcs/prefs/defaults",
+    "another version control system": ".hg/hgrc .jj/repo/config.toml _darcs/prefs/defaults .fslckout",
     "a debugger or an interpreter": """
         .gdbinit .rdbgrc jupyter_lab_config.py sitecustomize.py x.pth .pdbrc .Rprofile renv/activate.R
         .erlang
@@ -57,7 +58,9 @@ KNOWN = {
         .storybook/main.ts .config/nextest.toml cspell.config.mjs
         dprint.json .postcssrc.js prisma.config.ts pyrefly.toml .sqlfluff tsdown.config.ts
     """,
-    "continuous integration": ".github/workflows/x.yml .gitlab-ci.yml .circleci/config.yml",
+    "continuous integration": """
+        .github/workflows/x.yml .gitlab-ci.yml .circleci/config.yml .forgejo/workflows/x.yml renovate.json
+    """,
 }
 OTHERS = """
     src/main.py README.md gradle/x requirements.md app.config.ts jupyter.py
@@ -67,7 +70,7 @@ OTHERS = """
     config.toml settings.json docs/mk eslint.config a.mk.txt .npmrcs tools/bazels .idea .husky mise/other.toml
     xvite.config.ts hgrc .hg/store/x .hg/dirstate compose.go docker main.tfstate Dockerfiles
     requirements/login.md src/conf.py
-    kitchen.tsx project/x x.csproj.bak latexmk
+    kitchen.tsx project/x .obsidian/app.json logseq/pages.md x.csproj.bak latexmk
 """
 
 
