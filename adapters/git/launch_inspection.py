@@ -125,6 +125,11 @@ class LaunchInspection:
         if not all(watch.is_watching for watch in self._watches):
             self._report("the kernel watches no more folders now: what git would run is set aside only at the end")
 
+    def settle(self) -> None:
+        """Have all judged that the program has left by now, which is held, as far as there is time."""
+        for watch in self._watches:
+            watch.settle()
+
     def _watch(self, record: Record) -> GitWatch:
         import resource  # noqa: F401  # the end takes it, and the program is at work now
 

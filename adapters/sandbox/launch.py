@@ -60,6 +60,7 @@ class HeldProgram:
         self._streams = Streams(apart=self.terminal.is_elsewhere)
         self._forwarding = forwarding(self._target, self.terminal)
         self._is_forwarding = False
+        self._settle: Callable[[], None]
 
     def __enter__(self) -> HeldProgram:
         try:
@@ -95,8 +96,9 @@ class HeldProgram:
         self._begun = True
         os.write(self._way, b"\n")
 
-    def ended(self) -> int:
-        """Return its exit status when it and all it started have ended, 128+n for a signal."""
+    def ended(self, settle: Callable[[], None]) -> int:
+        """Return its exit status when it and all it started have ended, 128+n for a signal. `settle` has judged what
+        they have left while they are held."""
         raise NotImplementedError
 
     @property
@@ -124,15 +126,17 @@ class HeldProgram:
         """Stop omac, since this process has stopped, and all that the program has started, until a shell lets the job
         go on."""
         held = HeldProcesses(*self._above())
+        self._settle()
         self.terminal.stop_with(pid, held.resume)
 
     def _above(self) -> tuple[int, Collection[int]]:
         """Return the process below which all of the program are, and those there that are omac's."""
         return self.init, ()
 
-    def _wait(self) -> int:
+    def _wait(self, settle: Callable[[], None]) -> int:
         """Return the child's exit status; from then on no signal is passed on."""
         child, self._child = self._child, 0
+        self._settle = settle
         status = wait_for(child, self._reap, self.terminal, self._target, self._stop_with)
         self.terminal.take_back()  # before anything is reported there
         self._forwarding.__exit__()
@@ -185,9 +189,9 @@ class UnderBubblewrap(HeldProgram):
             raise Failed("bubblewrap ended before it had built the sandbox") from gone
         return self.init
 
-    def ended(self) -> int:
+    def ended(self, settle: Callable[[], None]) -> int:
         """Return its exit status, as HeldProgram."""
-        status = self._wait()
+        status = self._wait(settle)
         _end(self._namespace)
         kill(self._watcher)
         self._streams.finish()

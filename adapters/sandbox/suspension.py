@@ -27,7 +27,6 @@ WITHIN_S = 5.0  # whoever typed ^Z waits
 _QUIET_ROUNDS = 5  # a look at processes that start others, and end, may find none
 _PAUSE_S = 0.001
 _LET_GO_WITHIN_S = 1.0
-JUDGED_WITHIN_S = 0.2  # what they wrote last is set aside by then (watch.py)
 _PTRACE = {"x86_64": 101, "aarch64": 117}
 _DETACH, _SEIZE, _INTERRUPT = 17, 0x4206, 0x4207
 _WITH_CHILDREN = 0x2 | 0x4 | 0x8  # PTRACE_O_TRACEFORK, TRACEVFORK and TRACECLONE: what it starts is traced from there
@@ -53,7 +52,6 @@ class HeldProcesses:
             self._hold()
         else:
             self._is_held.acquire()
-        time.sleep(JUDGED_WITHIN_S)
 
     def resume(self) -> None:
         """Let them go on, children first: no parent sees one then that SIGSTOP has stopped."""
