@@ -28,32 +28,21 @@ OF_A_PERSON = {  # in the home, by who reads it
     "ssh": ".ssh/config",
     "tmux": ".config/tmux/tmux.conf .tmux.conf",
 }
-_HOOKS = [
-    "commit-msg",
-    "post-checkout",
-    "post-commit",
-    "post-merge",
-    "post-rewrite",
-    "pre-commit",
-    "pre-push",
+_HOOKS = (
+    "commit-msg", "post-checkout", "post-commit", "post-merge", "post-rewrite", "pre-commit", "pre-push",
     "prepare-commit-msg",
-]
+)  # fmt: skip
 OF_A_PROJECT = {  # in the project, by who reads it
     "direnv": ".envrc",
     "mise": ".config/mise.toml .config/mise/config.toml .mise.toml mise.toml mise/config.toml",
     "an editor": ".devcontainer.json .devcontainer/devcontainer.json .vscode/tasks.json .zed/tasks.json",
     "a hook of git": " ".join((
         ".lefthook.yml .pre-commit-config.yaml lefthook.yaml lefthook.yml prek.toml",
-        *(f"{folder}/{name}" for folder in (".githooks", ".husky") for name in _HOOKS),
+        *(f"{folder}/{name}" for folder in (".git/hooks", ".githooks", ".husky") for name in _HOOKS),
     )),
 }  # fmt: skip
-_VARIABLES = (
-    *PROJECT_VARIABLES,
-    "PWD",
-    "workspaceFolder",
-    "containerWorkspaceFolder",
-    "config_root",
-)  # that stand for the project
+# those that stand for the project
+_VARIABLES = (*PROJECT_VARIABLES, "PWD", "workspaceFolder", "containerWorkspaceFolder", "config_root")
 _ADDING = ("PATH_add ", "path_add PATH ", "_.path")
 _INSTALLED = frozenset(("node_modules", ".venv", "venv"))  # packages that are installed are not reported
 _BETWEEN_WORDS = str.maketrans(dict.fromkeys("\"'`,;:=|&()<>[]{}\n\t\r", " "))

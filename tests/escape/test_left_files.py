@@ -216,8 +216,9 @@ export PYTHONPATH=$PWD/lib PATH="$PWD/more/bin:$PATH"
     ".pre-commit-config.yaml": "repos: [{repo: local, hooks: [{id: x, language: system, entry: tools/f --x}]}]",
     "lefthook.yml": "pre-commit:\n  commands:\n    x:\n      run: python3 tools/g.py",
     ".husky/pre-commit": "#!/bin/sh\nnode tools/h.js\n",
+    ".git/hooks/pre-push": "#!/bin/sh\nexec tools/i\n",
 }
-NAMED_OF_A_PROJECT = "env/a env/b.sh env/c.sh tools/d tools/e.sh tools/f tools/g.py tools/h.js"
+NAMED_OF_A_PROJECT = "env/a env/b.sh env/c.sh tools/d tools/e.sh tools/f tools/g.py tools/h.js tools/i"
 
 
 def test_scripts_that_other_settings_of_a_project_name(ground: Ground) -> None:
