@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 
 from omac.domain.kernel.exhaustion import is_exhaustion
 from omac.domain.kernel.locks import NO_LOCKS, without_locks
-from omac.domain.kernel.refusal import Reason, Refusal, quoted
+from omac.domain.kernel.refusal import KERNEL_MESSAGES, Reason, Refusal, quoted
 from omac.domain.kernel.sizes import shown_size
 from omac.journal.event_kinds import SCHEMA
 from omac.journal.folders import MORE_FILES, lacks_files, room_command, write_command
@@ -129,7 +129,7 @@ def _failed(path: str, text: str, code: str) -> Refusal:
         return on_read_only(path, "journal-unavailable")
     fix = [f"fuser {quoted(path)} {quoted(path)}-shm  # stop these, then try again"]  # where the log of one was cut
     if code in _OF_THE_DISK:
-        fix = ["sudo dmesg | tail  # what the kernel says of the disk", *fix]
+        fix = [KERNEL_MESSAGES, *fix]
     if (limit := _size_limit()) is not None:  # or that: the file that reached it may be gone by now
         text, fix = f"{text}; no file of this process may exceed {limit} bytes", ["ulimit -f unlimited", *fix]
     return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=fix)

@@ -2,7 +2,7 @@
 
 import os
 
-from omac.domain.kernel.refusal import list_command, quoted
+from omac.domain.kernel.refusal import KERNEL_MESSAGES, list_command, quoted
 
 MORE_FILES = "ulimit -n 4096  # how many files a process may have open, in this shell; then the same command again"
 FILES_LOW, BYTES_LOW = 100, 1 << 20  # a disk lacks the one where it still has the other
@@ -61,6 +61,15 @@ def lacks_files(folder: str) -> bool:
     return 0 <= disk.f_favail < FILES_LOW and disk.f_files > 0 and disk.f_bavail * disk.f_frsize >= BYTES_LOW
 
 
+def elsewhere_command(error: OSError) -> str:
+    """Return the command that keeps the state elsewhere than where it cannot be written. On a read-only disk the tool
+    caches lie beside it, as a rule."""
+    import errno  # errors alone need it
+
+    caches = " XDG_CACHE_HOME=PATH" if error.errno == errno.EROFS else ""
+    return f"export OMAC_STATE_DIR=PATH{caches}  # somewhere you can write"
+
+
 def room_command(folder: str) -> str:
     """Return the command that shows the room of a disk: that of a folder, or of the nearest above it that exists."""
     there = nearest_existing(folder)
@@ -68,12 +77,14 @@ def room_command(folder: str) -> str:
 
 
 def write_command(error: OSError, folder: str) -> str:
-    """Return the command that shows why a file in a folder cannot be written: the disk is full or takes no change, this
-    process has too many files open, or else the modes."""
+    """Return the command that shows why a file in a folder cannot be written: the disk is full, fails or takes no
+    change, this process has too many files open, or else the modes."""
     import errno  # errors alone need it
 
     if error.errno == errno.EROFS:
         return f"findmnt --target {quoted(nearest_existing(folder))}  # how it is mounted"
     if error.errno == errno.EMFILE:
         return MORE_FILES
+    if error.errno == errno.EIO:
+        return KERNEL_MESSAGES
     return room_command(folder) if error.errno in (errno.ENOSPC, errno.EDQUOT) else look_at(folder)

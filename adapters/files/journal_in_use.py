@@ -8,7 +8,7 @@ from omac.adapters.files import lock
 from omac.domain.kernel.digest import sha256_hex
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.kernel.state_paths import EXPOSED, LINK, MARKS
-from omac.journal.folders import look_at, own_home
+from omac.journal.folders import own_home, write_command
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def closed(folder: str, problem: OSError) -> Refusal:
     if isinstance(problem, PermissionError):
         helps = own_home(state) or ["omac doctor --fix  # mends modes"]
     message = f"{folder} cannot be looked into: {problem.strerror}"
-    return Refusal("state-unusable", message, fix=[look_at(state), *helps])
+    return Refusal("state-unusable", message, fix=[write_command(problem, state), *helps])
 
 
 def foreign(path: str, state: str) -> Refusal | None:

@@ -23,7 +23,7 @@ from omac.domain.kernel.ids import LOG_DIGITS, HostId, RunId, WorkdirId
 from omac.domain.kernel.locks import NO_LOCKS, without_locks
 from omac.domain.kernel.refusal import Refusal, problem_of, quoted
 from omac.domain.kernel.run import Run
-from omac.journal.folders import make_private, nearest_existing, room_command, write_command
+from omac.journal.folders import elsewhere_command, make_private, nearest_existing, room_command, write_command
 
 SERVER_LOCK = ".server.lock"  # behind a journal's path
 SIGNING_KEY = "signing.key"  # of journal.db
@@ -355,7 +355,7 @@ class StateDir:
             message = f"the state directory {self.path} cannot be used: {problem_of(error)}"
             is_named = isinstance(error.filename, str) and os.path.isabs(error.filename)
             at = nearest_existing(error.filename if is_named else self.path)
-            fix = [write_command(error, at), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
+            fix = [write_command(error, at), elsewhere_command(error)]
             raise Refusal("state-unusable", message, fix=fix) from error
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import _thread
 import os
 import time
+from itertools import zip_longest
 
 from omac.adapters.git.launch_record import merged, record_of
 from omac.adapters.git.layout import copy_back
@@ -217,12 +218,7 @@ def load() -> None:
     import subprocess  # noqa: F401
 
     from omac.adapters.files import emptying  # noqa: F401
-    from omac.adapters.git import (
-        genuine_objects,  # noqa: F401
-        inspections,  # noqa: F401
-        set_back,  # noqa: F401
-        watch,  # noqa: F401
-    )
+    from omac.adapters.git import genuine_objects, inspections, set_back, watch  # noqa: F401
     from omac.domain.git import cache_tree, checkout, config_allowlist, config_changes, judges  # noqa: F401
 
 
@@ -297,8 +293,12 @@ def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
 
 
 def recorded(findings: Iterable[Finding]) -> list[str]:
-    """Return a line for each of them, as short as on the terminal and in the same order: a record has little room."""
-    return [_line(finding) for finding in sorted(findings, key=_order)]
+    """Return a line for each of them, as short as on the terminal: a record has little room. The first of each kind
+    come first, then the second ones: no kind, of which a program made many, keeps others out."""
+    kinds: dict[tuple[bool, str], list[Finding]] = {}
+    for finding in sorted(findings, key=_order):
+        kinds.setdefault((_order(finding), finding.group), []).append(finding)
+    return [_line(finding) for rank in zip_longest(*kinds.values()) for finding in rank if finding]
 
 
 def _order(finding: Finding) -> bool:

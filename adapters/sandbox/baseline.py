@@ -82,7 +82,10 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
         path = harness.place_of(relpath, home, environment)
         if _access_around(path, granted) != WRITE:  # what lies in a folder that it may write needs no word of its own
             granted += _kept(path, WRITE, f"what {harness.name} keeps", home, granted)
-    parts = (*harness.pinned, *harness.added_to, *harness.apart)
+    alternatives = [harness.place_of(relpath, home, environment) for relpath in harness.alternatives]
+    ending = "/" if any(map(os.path.lexists, alternatives)) else ""
+    named = [f"{relpath}{ending}" for relpath in harness.alternatives]
+    parts = (*harness.pinned, *named, *harness.added_to, *harness.apart)
     for relpath, path in ((part, path) for part in parts for path in _paths(part, harness, home, environment)):
         if not os.path.lexists(path) and not _access_around(os.path.dirname(path.rstrip("/")), granted):
             continue

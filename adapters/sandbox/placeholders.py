@@ -17,7 +17,7 @@ from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.journal_in_use import foreign
 from omac.adapters.files.without_links import opened_without_links
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.folders import make_private, write_command
+from omac.journal.folders import elsewhere_command, make_private, write_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Placeholders:
             if refusal := foreign(self._state, self._state):
                 raise refusal from problem
             message = f"the state directory {self._state} cannot be used: {problem.strerror}"
-            fix = [write_command(problem, self._state), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
+            fix = [write_command(problem, self._state), elsewhere_command(problem)]
             raise Refusal("state-unusable", message, fix=fix) from problem
 
     def make(self, policy: Policy) -> None:

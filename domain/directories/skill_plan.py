@@ -196,10 +196,7 @@ def _add(result: ActivationPlan, judged: _Judged) -> None:
 
 
 def _broken(skill: FoundSkill, mount: str, detail: str, fix: tuple[str, ...]) -> RouteStubbed:
-    if not fix:  # a problem of the folder of all skills, or of a link, is in no omac.yaml
-        is_in_meta = skill.problem is None or "omac.yaml" in skill.problem
-        fix = (f"${{EDITOR:-vi}} {quoted(skill.source)}/omac.yaml" if is_in_meta else f"ls -la {quoted(skill.source)}",)
-    return RouteStubbed(skill.name, mount, "skill-broken", detail, (), fix)
+    return RouteStubbed(skill.name, mount, "skill-broken", detail, (), fix or (skill.mend_command,))
 
 
 def _not_approved(skill: FoundSkill, mount: str, scope: SkillScope, known: KnownSkill) -> RouteStubbed:

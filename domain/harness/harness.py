@@ -112,10 +112,11 @@ class Harness(PlainData):
     Paths are relative to the home directory; those of folders end in "/". `folders` is what it keeps there: logins,
     settings, sessions; `protected` are further places that a broad grant does not include. `pinned` is the part
     that runs code, or tells later sessions what to do: a session may read it and not change it. A name with "*"
-    stands for files that are there. `added_to` are such folders to which it adds something at every start: what is
-    there is pinned, what is added is gone with the session. `apart` are folders whose content the agent runs again
-    itself, scripts and repositories: each session has its own, which begins empty and is gone with it. `settings` are
-    files with commands that it runs: what they name in its own folders is pinned, too.
+    stands for files that are there. `alternatives` are pinned, too: the first of these files that is there counts, so
+    that missing ones beside it are made as folders. `added_to` are such folders to which it adds something at every
+    start: what is there is pinned, what is added is gone with the session. `apart` are folders whose content the agent
+    runs again itself, scripts and repositories: each session has its own, which begins empty and is gone with it.
+    `settings` are files with commands that it runs: what they name in its own folders is pinned, too.
 
     `restored` is what it puts in its place again at every start: nobody misses that at the end of a sandbox.
 
@@ -141,6 +142,7 @@ class Harness(PlainData):
     folders: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
     added_to: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()

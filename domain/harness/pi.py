@@ -11,11 +11,13 @@ HARNESS = Harness(
     install="npm install -g @earendil-works/pi-coding-agent",
     folders=(".pi/agent/",),
     pinned=(
-        ".pi/agent/AGENTS.MD/", ".pi/agent/AGENTS.md/", ".pi/agent/AGENTS.override.md/", ".pi/agent/CLAUDE.MD/",
-        ".pi/agent/CLAUDE.md/",  # the first file among these counts: missing ones are made as folders
         ".pi/agent/APPEND_SYSTEM.md", ".pi/agent/SYSTEM.md", ".pi/agent/bin/", ".pi/agent/extensions/",
         ".pi/agent/git/", ".pi/agent/mcp.json", ".pi/agent/models.json", ".pi/agent/npm/",
         ".pi/agent/prompts/", ".pi/agent/settings.json", ".pi/agent/skills/", ".pi/agent/tools/",
+    ),
+    alternatives=(
+        ".pi/agent/AGENTS.MD", ".pi/agent/AGENTS.md", ".pi/agent/AGENTS.override.md", ".pi/agent/CLAUDE.MD",
+        ".pi/agent/CLAUDE.md",
     ),
     apart=(".pi/agent/tmp/",),  # packages of one session
     settings=(".pi/agent/mcp.json", ".pi/agent/models.json", ".pi/agent/settings.json"),

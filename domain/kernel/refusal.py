@@ -122,6 +122,8 @@ REASONS: dict[Reason, Outcome] = {
 
 COUNT_PROCESSES = 'ulimit -u; ps -L -u "$(id -u)" | wc -l  # the limit of processes and threads, and how many there are'
 
+KERNEL_MESSAGES = "sudo dmesg | tail  # what the kernel says of the disk"
+
 
 def list_command(path: str) -> str:
     """The command by which a person sees what is at a path, ready to be pasted."""

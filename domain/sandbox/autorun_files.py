@@ -12,6 +12,7 @@ from omac.domain.kernel.terminal_escaping import named
 
 FINDING_CHARS_MAX = 300
 OF_OTHERS = frozenset(("node_modules", "site-packages", "dist-packages", "__pycache__"))
+OF_JUPYTER = "/share/jupyter/labextensions"  # where pip installs extensions, each with its package.json
 
 NOBODY = ""
 _AGENTS = """

@@ -9,12 +9,15 @@ Rules
 3. A name alone passes the host's value. It is refused where that value makes other programs run code: such a value has
    to be written out.
 4. Proxies pass as they are where the network is the host's: without them there is no way out.
-5. git tidies a repository up before its command returns: in the background it would be killed with the sandbox, half
+5. An index passes that git names to its hooks (a partial commit has its own), where it is another one in a git folder
+   of the working directory: a hook may go on to other projects, such as those that a test makes.
+6. git tidies a repository up before its command returns: in the background it would be killed with the sandbox, half
    done, and leave its locks.
 """
 
 from __future__ import annotations
 
+from omac.domain.kernel.paths import folder_of
 from omac.domain.kernel.refusal import Refusal
 
 TYPE_CHECKING = False
@@ -91,6 +94,14 @@ def filtered(
         passed["PATH"] = DEFAULT_PATH
     passed.update(additions or {})
     return passed
+
+
+def named_index(host: Mapping[str, str], workdir: str, git_folders: Iterable[str]) -> list[str]:
+    """Return the variable, to be given, by which the host's git names another index in one of these folders, if any."""
+    path = host.get("GIT_INDEX_FILE", "")
+    path = path if path.startswith("/") else f"{workdir}/{path}"
+    folder = folder_of(path)
+    return [f"GIT_INDEX_FILE={path}"] if folder in git_folders and path != f"{folder}/index" else []
 
 
 def warnings_of(environment: Mapping[str, str], given: Iterable[str], host: Mapping[str, str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from omac.domain.kernel.refusal import KERNEL_MESSAGES, quoted
 from omac.domain.skills.patterns import PATTERN_CHARS_MAX
 from omac.domain.skills.registration import Code
 
@@ -166,6 +167,14 @@ class FoundSkill(msgspec.Struct, frozen=True):
     def is_guidance(self) -> bool:
         """Return whether there is nothing to run: it can be read, and has no sidecar."""
         return self.problem is None and self.sidecar is None
+
+    @property
+    def mend_command(self) -> str:
+        """The command for its problem, which is in omac.yaml unless it names something else."""
+        if "Input/output error" in (self.problem or ""):  # EIO
+            return KERNEL_MESSAGES
+        is_in_meta = self.problem is None or "omac.yaml" in self.problem
+        return f"${{EDITOR:-vi}} {quoted(self.source)}/omac.yaml" if is_in_meta else f"ls -la {quoted(self.source)}"
 
     @property
     def code(self) -> Code:

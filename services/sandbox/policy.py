@@ -366,7 +366,9 @@ class _Composition:
             own[VARIABLE] = briefing(BriefingFacts(tuple(self._trees), cache, kept, request.network, not shown, ports))
         if request.guard_scratch:
             own["OMAC_GUARD_SCRATCH"] = request.guard_scratch
-        return variables.filtered(host, given=request.env, auth=auth, additions=own, network=request.network)
+        folders = [repository.git for layout in made.layouts.values() for repository in layout.repositories]
+        given = (*variables.named_index(host, workdir, folders), *request.env)
+        return variables.filtered(host, given=given, auth=auth, additions=own, network=request.network)
 
 
 def _within(folder: str, trees: list[str]) -> bool:

@@ -76,8 +76,8 @@ async def find(
         raise _not_found(there, search, name, command, words)
     (candidate,) = matches
     if candidate.skill.problem is not None:
-        fix = [f"${{EDITOR:-vi}} {quoted(candidate.skill.source)}/omac.yaml"]
-        raise Refusal("skill-invalid", f"{name} cannot be used: {candidate.skill.problem}", fix=fix)
+        fix, problem = [candidate.skill.mend_command], candidate.skill.problem
+        raise Refusal("skill-invalid", f"{name} cannot be used: {problem}", fix=fix)
     if candidate.skill.is_guidance:
         message = f"{name} has only a SKILL.md and no sidecar, so omac has nothing to run or register"
         raise Refusal("skill-without-sidecar", message, fix=[f"omac skill check {quoted(candidate.skill.source)}"])

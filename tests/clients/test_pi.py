@@ -40,3 +40,11 @@ def test_the_persons_instructions_reach_the_model(name: str) -> None:
         done = world.start(pi_words(prompt({"text": "Done."})), world.one)
         assert done.status == 0, done
         assert "Speak softly." in seen.context(world.requests())
+
+
+def test_instructions_that_nobody_wrote() -> None:
+    """A person without instructions reads no warning of the files that omac makes, and keeps none of them."""
+    with world_or_skip(pi) as world:
+        done = world.start(pi_words(prompt({"text": "Done."})), world.one)
+        assert (done.status, "Could not read" in done.err) == (0, False), done
+        assert list((world.home / ".pi" / "agent").glob("*.[mM][dD]")) == []

@@ -297,13 +297,16 @@ def test_findings_are_few_and_begin_with_what_matters(ground: Ground) -> None:
 
 
 def test_the_record_begins_with_what_matters(ground: Ground) -> None:
-    """Neither many findings nor long ones keep that something was set aside out of the record of a launch."""
+    """Neither many findings of a kind nor long ones keep others out of the record of a launch: what was set aside, and
+    files that programs obey."""
     ground.renew("plain")
     many = "for i in {1..100}; do touch .git/refs/heads/$i.lock; done"
     deep = "d=$(printf 'x%.0s' {1..200}); for _ in {1..19}; do mkdir $d; cd $d; done; mkfifo f; cd $W"
-    ground.agent(f"{many}; {deep}; skeleton zz/.git evil")
+    obeyed = "mkdir -p zz/.vscode zz{1..60}; touch zz{1..60}/Makefile zz/.vscode/tasks.json"
+    ground.agent(f"{many}; {obeyed}; {deep}; skeleton zz/.git evil")
     host = ground.world.host(*ground.world.omac("audit", "--kind", "sandbox", "--json"))
     assert f"{ground.project}/zz/.git/config: sets core.fsmonitor" in host.out, host
+    assert f"{ground.project}/zz/.vscode/tasks.json: is new or changed" in host.out, host
     assert len(host.out) < 12_000
 
 

@@ -341,6 +341,21 @@ def test_a_journal_that_cannot_be_written(omac: Omac) -> None:
         assert done.status == 0, done
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("command", [("sandbox", "run"), ("start",)])
+def test_a_home_that_is_read_only(omac: Omac, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """A launch in a home that cannot be written is refused with one command, after which it works."""
+    del omac.environment["OMAC_STATE_DIR"]
+    home = omac.environment["HOME"]
+    within = ("bwrap", "--dev-bind", "/", "/", "--ro-bind", home, home)
+    done = omac.run(*command, "--", "true", within=within)
+    (fix,) = [line for line in done.err.splitlines() if "try: export" in line]
+    chosen = fix.partition("#")[0].split()[2:]
+    extra = {name: f"{tmp_path}/{name}" for name in (word.partition("=")[0] for word in chosen)}
+    done = omac.run(*command, "--", "true", within=within, extra=extra)
+    assert done.status == 0, done
+
+
 @pytest.mark.parametrize(
     ("damage", "status", "said"),
     [
@@ -803,6 +818,9 @@ def test_no_server_and_no_journal(omac: Omac) -> None:
     serving = f"  try: omac serve --no-inner --root {omac.root}\n"
     for action, fix in (("activate", serving), ("deactivate", "  try: omac ps\n"), ("reload", serving)):
         refused(omac.run(action, str(omac.root)), 1, "no omac serve is running here", fix)
+    refused(
+        omac.run("reload", "--global"), 1, "no omac serve is running here", "  try: omac serve --no-inner --root .\n"
+    )
     for command in (["status"], ["audit"], ["replay", "--at", "1"], ["journal", "stats"]):
         refused(omac.run(*command), 5, "no journal exists at", "omac serve --no-inner")
     omac.serve().end(signal.SIGKILL)

@@ -1,7 +1,11 @@
-"""A disk that fails under the journal."""
+"""A disk that fails under the journal, a skill or a lock."""
+
+import os
 
 import pytest
 from real_omac import Omac
+
+FAULTS = ("strace", "-f", "-qq", "-o", "/dev/null")
 
 
 @pytest.mark.full
@@ -11,10 +15,41 @@ def test_a_flush_of_the_journal_fails(omac: Omac) -> None:
     omac.ok("settings", "set", "git.refs", "branch")
     before = omac.events()
     faults = ("-P", f"{omac.state}/journal.db-wal", "-e", "inject=fsync,fdatasync:error=EIO")
-    within = ("strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", *faults)
-    done = omac.process("settings", "set", "git.refs", "all", within=within)
+    done = omac.process("settings", "set", "git.refs", "all", within=(*FAULTS, *faults))
     assert done.status == 5, done
     assert "disk I/O error" in done.err
     assert "  try: sudo dmesg | tail" in done.err
     assert omac.events() == before
     omac.ok("settings", "set", "git.refs", "all")
+
+
+@pytest.mark.full
+def test_a_skill_cannot_be_read(omac: Omac) -> None:
+    """A skill on a disk that fails is refused with the command that shows what the kernel says, not with an editor."""
+    omac.ok("skill", "new", "hello", cwd=omac.root)
+    folder = omac.root / ".agents" / "skills" / "hello"
+    for name in ("omac.yaml", "sidecar.py"):
+        within = (*FAULTS, "-P", str(folder / name), "-e", "inject=read:error=EIO")
+        done = omac.process("register", "hello", within=within, cwd=omac.root)
+        assert (done.status, "Input/output error" in done.err) == (3, True), done
+        assert done.err.endswith("\n  try: sudo dmesg | tail  # what the kernel says of the disk\n")
+
+
+@pytest.mark.full
+def test_a_close_fails(omac: Omac) -> None:
+    """A disk that fails where omac closes a lock or a folder is reported as that, and is no defect of omac's."""
+    omac.ok("skill", "new", "hello", cwd=omac.root)
+    omac.ok("approve", "hello", cwd=omac.root)
+    settings = f"{omac.environment['XDG_CONFIG_HOME']}/omac"
+    os.makedirs(settings, exist_ok=True)
+    omac.serve().end()
+    for status, path, command, failure in (
+        (5, f"{omac.state}/frozen/.lock", ("approve", "hello"), "cannot be used: Input/output error"),
+        (5, f"{omac.state}/recovery.lock", ("serve", "--no-inner"), "omac: the disk failed: Input/output error"),
+        (5, f"{omac.state}/run/current/lock", ("register", "hello"), "cannot be looked into: Input/output error"),
+        (5, settings, ("settings", "set", "git.refs", "all"), "settings.toml cannot be written: Input/output error"),
+        (7, f"{omac.state}/inspections/lock", ("sandbox", "run", "--", "true"), "cannot be built: Input/output error"),
+    ):
+        done = omac.process(*command, within=(*FAULTS, "-P", path, "-e", "inject=close:error=EIO"), cwd=omac.root)
+        assert (done.status, failure in done.err) == (status, True), done
+        assert "\n  try: sudo dmesg | tail  # what the kernel says of the disk\n" in done.err, done

@@ -6,6 +6,7 @@ state that the host's git reports afterwards, are the same.
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -353,6 +354,26 @@ def test_hooks_that_run(world: Box) -> None:
     done = inside(world, workdir, "git commit -q --allow-empty -m x; ls ran-too", "--read", hooks)
     assert done.status == 0, done.err
     assert "hooks" not in done.err
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_index_of_a_partial_commit(world: Box, layout: str) -> None:
+    """`omac sandbox run` in a pre-commit hook of the host sees the files of that commit, in another project its own."""
+    workdir = repository(world, layout)
+    shows = 'git diff --cached --name-only; echo "${GIT_INDEX_FILE:+another index}"'
+    line = shlex.join(world.omac("sandbox", "run", "--", "sh", "-c", shows))
+    other = world.home / "base" / "seed"
+    script = f"#!/bin/sh\nset -e\n{line}\ncd {other}\necho :\n{line}\n"
+    world.give(world.home / "base" / "clone" / ".git" / "hooks" / "pre-commit", script, 0o755)
+    for name in ("a", "d/b"):
+        world.give(workdir / name, "2\n", 0o644)
+    git(world, "add", "-A", cwd=workdir)
+    done = world.host(*GIT, "commit", "-q", "-m", "part", "a", cwd=workdir)
+    assert done.status == 0, done.err
+    assert (done.out + done.err).splitlines() == ["a", "another index", ":", ""]
+    assert git(world, "show", "--name-only", "--format=", "HEAD", cwd=workdir) == "a\n"
+    done = world.host(*GIT, "commit", "-q", "-m", "rest", cwd=workdir)
+    assert (done.out + done.err).splitlines() == ["d/b", "", ":", ""]
 
 
 ALONE = ("--backend", "landlock")

@@ -4,6 +4,7 @@ import os
 import pty
 import select
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -57,3 +58,16 @@ def test_while_it_prints(omac: Omac, words: tuple[str, ...], awaited: str) -> No
     """A command that goes on printing to a terminal that hung up ends as if nobody read a pipe."""
     omac.approved("shop")
     assert hung_up(omac, omac.root, words, awaited, ignored=True) == (141, "")
+
+
+@pytest.mark.full
+def test_a_server_that_nohup_keeps(omac: Omac) -> None:
+    """A server that was started with SIGHUP ignored, as by nohup(1), goes on when its terminal hangs up; any other ends
+    in order."""
+    kept = omac.serve(within=("nohup",))
+    kept.process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        kept.process.wait(1.0)
+    assert kept.call("dirs").status == 200
+    assert kept.end() == 0
+    assert omac.serve().end(signal.SIGHUP) == 0

@@ -546,6 +546,12 @@ def test_a_vault_that_is_locked_delays_nothing(vault: Omac, monkeypatch: pytest.
     assert (report["checkpoints"], report["size"] >= WORTH) == (2, True)
 
 
+def doctored(house: Omac) -> list[dict[str, Any]]:
+    """Return the findings of `omac doctor` about the key that signs."""
+    document = json.loads(house.run("doctor", "--json").out)
+    return [finding for finding in document["findings"] if finding["name"] == "signing key"]
+
+
 def test_the_key_is_kept_in_the_keychain(used: Omac, keyring: PrivateKeyring) -> None:
     """A key in the keychain signs and is rotated there; while that is locked, `omac checkpoint` exits with 8.
 
@@ -558,7 +564,7 @@ def test_the_key_is_kept_in_the_keychain(used: Omac, keyring: PrivateKeyring) ->
     used.ok("checkpoint")
     assert (shown(used)["store"], verified(used, "--key", first)["checkpoints"]) == ("keychain", 2)
     keyring.lock()
-    assert used.run("checkpoint").status == 8
+    assert (used.run("checkpoint").status, doctored(used)) == (8, [])
     assert verified(used)["checkpoints"] == 2
     assert os.path.exists(used.state / "signing.key")
     keyring.unlock()
@@ -581,7 +587,12 @@ def test_a_keychain_that_ended_with_the_key(used: Omac, keyring: PrivateKeyring)
         assert "is in the keychain: the system's keychain cannot be used: no Secret Service daemon" in done.err
         never = f"rm {used.state / 'signing.key'}  # where that is never to be opened again"
         assert f"try: {never if '--lost' in words else 'omac key rotate --lost  # if the key is gone'}" in done.err
+    (finding,) = doctored(used)
+    assert finding["level"] == "warn"
+    assert "is in the keychain: the system's keychain cannot be used: no Secret Service daemon" in finding["says"]
+    assert finding["fix"] == ["omac key rotate --lost  # if the key is gone"]
     keyring.start()
+    assert doctored(used) == []
     used.ok("checkpoint")
     assert verified(used, "--key", first)["checkpoints"] == 2
 

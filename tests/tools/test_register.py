@@ -381,6 +381,16 @@ def test_a_keychain(omac: Omac, keyring: PrivateKeyring) -> None:
     assert len(omac.events(Approved)) == 2
 
 
+def test_a_keychain_that_ended(omac: Omac, keyring: PrivateKeyring) -> None:
+    """An earlier value and an earlier default that cannot be deleted, for one reason, are reported in one line."""
+    shop = valued(omac, "shop", META)
+    register(omac, shop, **ALL)
+    keyring.stop()
+    with_vault(omac)
+    done = register(omac, shop, "--reprompt-secrets", **ALL)
+    assert (done.status, done.err.count("deleting an earlier value failed: the system's keychain")) == (0, 1), done
+
+
 def test_saved_values_out_of_reach(omac: Omac, keyring: PrivateKeyring) -> None:
     """A keychain whose saved values cannot be reached is refused, with the command that asks for other values."""
     shop, market = (valued(omac, name, META) for name in ("shop", "market"))

@@ -488,7 +488,7 @@ def test_unlock_without_a_server(passphrase: Omac) -> None:
     assert done.status == 1
     assert "no omac serve is running here" in done.out
     assert "OMAC_VAULT_KEY_FILE" in done.out
-    assert "try: omac serve" in done.out
+    assert "try: omac serve --no-inner --root .\r\n" in done.out
     assert "try: omac vault init" not in done.out, "there is a vault"
 
 

@@ -43,7 +43,7 @@ def run(
         answers = [answer for answer in (ask_run(*request) for request in requests) if answer is not None]
     beside = _beside_the_server(path, environment) if action == "deactivate" else []
     if not answers:
-        root = "DIR" if directory is None else quoted(path)
+        root = "." if directory is None else quoted(path)
         stops = [f"omac stop {run}" for run in beside] or ["omac ps"]
         fix = stops if action == "deactivate" else [f"omac serve --no-inner --root {root}"]
         raise Refusal("not-found", "no omac serve is running here", fix=fix)

@@ -17,11 +17,13 @@ from omac.domain.sandbox.own_files import (
     signing_delayed,
     unreadable,
 )
-from omac.tools.cli.checkpoint import signer_for
+from omac.tools.compose.command_context import secret_stores
 from omac.tools.compose.disks import short_disks
 from omac.tools.compose.journal_clock import time_ahead
+from omac.tools.compose.journals import path_in_use
 from omac.tools.compose.machine import probe_machine
 from omac.tools.compose.own_files import OwnFiles
+from omac.tools.compose.signing import Signer
 from omac.tools.compose.state import StateDir
 from omac.tools.compose.witnesses import FoundWitness, found_witness
 from omac.tools.terminal.invocation import print_json
@@ -87,9 +89,11 @@ def _clock(ahead: int | None) -> tuple[Diagnosis, ...]:
 
 
 def _key(environment: Mapping[str, str]) -> tuple[Diagnosis, ...]:
-    """The finding of a key that is lost, or is another than the one that signs the journal."""
+    """The finding of a key that is lost or out of reach, or is another than the one that signs the journal."""
+    state = StateDir.of(environment)
     try:
-        problem = signer_for(None, environment).problem()
+        path = path_in_use(state, environment, None)
+        problem = Signer(state, path, lambda _: secret_stores(environment)).problem()  # which nobody is asked to open
     except Refusal as refusal:
         problem = refusal
     return (Diagnosis("signing key", WARN, problem.message, tuple(problem.fix)),) if problem else ()

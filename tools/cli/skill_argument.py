@@ -154,9 +154,9 @@ def report_besides(candidate: Candidate, values: Values, before: Credential, pro
         if owner != base and (name in before.secrets or name in before.config):
             skill = f"{candidate.skill.name} in .{owner}/skills"
             report(f"{name} is no longer set for {skill}: a name has one value")
-    for problem in problems:
-        report(f"{', '.join(names)}: {problem.message}")
-        report_fix(problem.fix)
+    for message, fix in dict.fromkeys((problem.message, problem.fix) for problem in problems):  # of a store, maybe
+        report(f"{', '.join(names)}: {message}")
+        report_fix(fix)
 
 
 def at_terminal() -> bool:

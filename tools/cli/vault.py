@@ -193,7 +193,7 @@ def _vault_key(stores: SecretStores, runs: bool, environment: Mapping[str, str])
             "not-found",
             "no omac serve is running here to keep the vault's key. Commands prompt for the passphrase themselves; "
             f"without a terminal, use a vault made with --key-file, which opens with {FILE_VARIABLE}",
-            fix=["omac serve --no-inner --root DIR"],
+            fix=["omac serve --no-inner --root ."],
         )
     return _key_of_person(stores.vault, _typed if at_terminal() else _read)
 

@@ -79,8 +79,10 @@ class Ending:
             await trio.sleep(STALL_S)
 
     async def watch_signals(self, task_status: trio.TaskStatus[None]) -> None:
-        """Take signals as requests to end; those of the terminal are the agent's, while there is one."""
-        with trio.open_signal_receiver(*OF_THE_TERMINAL, signal.SIGTERM, signal.SIGHUP) as signals:
+        """Take signals as requests to end; those of the terminal are the agent's, while there is one. Who started omac
+        by nohup(1) has it ignore SIGHUP."""
+        hang_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+        with trio.open_signal_receiver(*OF_THE_TERMINAL, signal.SIGTERM, *hang_up) as signals:
             task_status.started()
             async for raw in signals:
                 number = signal.Signals(raw)

@@ -92,18 +92,22 @@ class Signer:
         return [self._public(key)] if key else []
 
     def problem(self) -> Refusal | None:
-        """Return why this journal can have no checkpoint: the key that is kept is none that signs in it. None where all
-        is well, or where none has signed yet. Nothing is made, changed or opened."""
+        """Return why this journal can have no checkpoint: the key that is kept is none that signs in it, or its store
+        does not give it. None where all is well, the store is locked, or none has signed yet. Nothing is made or
+        changed."""
         last = self._last_signer()
         try:
             kept = self.keys.current()
-            if not last or any(key and self._id(key) == last for key in (kept, self.keys.waiting())):
+            keys = [key for key in (kept, self.keys.waiting()) if key and self._id(key) == last]
+            if keys or not last:
+                for key in keys:
+                    self._seed(key)
                 return None
             if kept:
                 return other_key(self._id(kept), last)
             self._shared(last)
         except Refusal as refusal:
-            return refusal
+            return None if refusal.reason in LOCKED else refusal
         return None
 
     def key(self) -> tuple[str, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from errno import EAGAIN, EDQUOT, ENOSPC
+from errno import EAGAIN, EDQUOT, EIO, ENOSPC
 
 from omac.adapters.git.program import ConfigList
 from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal, quoted
@@ -67,10 +67,10 @@ def _unbuilt(problem: OSError) -> Refusal:
     message = f"the sandbox cannot be built: {where}{problem.strerror or problem}"
     if problem.errno == EAGAIN:  # fork(2): a limit of processes
         return Refusal("sandbox-failed", message, fix=[COUNT_PROCESSES])
-    if problem.errno in (ENOSPC, EDQUOT):
-        from omac.journal.folders import room_command
+    if problem.errno in (ENOSPC, EDQUOT, EIO):
+        from omac.journal.folders import write_command
 
-        return Refusal("sandbox-failed", message, fix=[room_command(os.path.dirname(problem.filename or ""))])
+        return Refusal("sandbox-failed", message, fix=[write_command(problem, os.path.dirname(problem.filename or ""))])
     return Refusal("sandbox-failed", message, fix=["omac sandbox doctor"])
 
 

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 import omac
 from omac.domain.kernel.exhaustion import is_exhaustion
-from omac.domain.kernel.refusal import REASONS, Refusal, problem_of
+from omac.domain.kernel.refusal import KERNEL_MESSAGES, REASONS, Refusal, problem_of
 from omac.domain.kernel.terminal_escaping import printable
 from omac.journal.folders import MORE_FILES
 from omac.tools.entry import MISSING, not_whole
@@ -163,6 +163,10 @@ def _report_defect(error: Exception) -> int:
             return FILES_FAILED
         report_fix(["ulimit -a  # the limits of this shell"])
         return REASONS["state-unusable"].exit_code
+    if isinstance(error, OSError) and error.errno == errno.EIO:
+        report(f"omac: the disk failed: {problem_of(error)}")
+        report_fix([KERNEL_MESSAGES])
+        return FILES_FAILED
     report(f"omac: failed unexpectedly ({type(error).__name__}): this is a defect of omac")
     try:
         with tempfile.NamedTemporaryFile("w", prefix="omac-failure-", suffix=".txt", delete=False) as file:

@@ -405,7 +405,14 @@ def test_names_in_an_index_are_no_longer_than_paths(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [".vscode/notes.md", ".env.example", "src/env", "claude/settings.json", "node_modules/x/package.json"],
+    [
+        ".vscode/notes.md",
+        ".env.example",
+        "src/env",
+        "claude/settings.json",
+        "node_modules/x/package.json",
+        ".venv/share/jupyter/labextensions/x/package.json",
+    ],
 )
 def test_what_they_do_not_obey(path: str, workdir: Path, home: Path) -> None:
     """Files that only resemble those that other programs obey are not reported."""
