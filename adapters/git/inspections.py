@@ -54,9 +54,8 @@ def act(record: Record, quarantine: Quarantine, budget: Budget) -> list[Finding]
     finally:
         quarantine.close()
     obeyed = sorted(inspection.obeyed, key=lambda file: (file[1].count("/"), file))  # the project's own before vendor's
-    inspection.add(
-        tracked_files.described(obeyed, record.folders, baseline.commits, baseline.obeyed, inspection.worktrees)
-    )
+    worktrees, named = inspection.worktrees, inspection.named
+    inspection.add(tracked_files.described(obeyed, record.folders, baseline.commits, baseline.obeyed, worktrees, named))
     if inspection.unlisted:
         more = counted(inspection.unlisted, "more finding is", "more findings are") + " not listed"
         more += f"; what was set aside is in {quarantine.path}"

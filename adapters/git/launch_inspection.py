@@ -126,6 +126,11 @@ class LaunchInspection:
         if not all(watch.is_watching for watch in self._watches):
             self._report("the kernel watches no more folders now: what git would run is set aside only at the end")
 
+    def settle(self) -> None:
+        """Have all judged that the program has left by now, which is held, as far as there is time."""
+        for watch in self._watches:
+            watch.settle()
+
     def _watch(self, record: Record) -> GitWatch:
         import resource  # noqa: F401  # the end takes it, and the program is at work now
 
@@ -213,12 +218,7 @@ def load() -> None:
     import subprocess  # noqa: F401
 
     from omac.adapters.files import emptying  # noqa: F401
-    from omac.adapters.git import (
-        genuine_objects,  # noqa: F401
-        inspections,  # noqa: F401
-        set_back,  # noqa: F401
-        watch,  # noqa: F401
-    )
+    from omac.adapters.git import genuine_objects, inspections, set_back, watch  # noqa: F401
     from omac.domain.git import cache_tree, checkout, config_allowlist, config_changes, judges  # noqa: F401
 
 

@@ -85,20 +85,23 @@ def described(
     commits: Mapping[str, str],
     had: Container[str],
     worktrees: Mapping[str, Iterable[str]],
+    named: Mapping[str, str],
 ) -> Iterator[Finding]:
     """Yield a finding for each (project, path in it, who obeys it), with the command that shows what is new. `had`:
     the paths of files that were there at launch, which alone can be in the commit of that time.
 
     There is none for a new file in a linked worktree that is as it was in that commit. `worktrees` are folders by the
-    git folder that their `.git` names.
+    git folder that their `.git` names, `named` what settings name, with who obeys it.
     """
-    before = {project: _Commit(_git_of(project, folders), commits.get(project, "")) for project, _, _ in obeyed}
+    before = {
+        project: _Commit(project, _git_of(project, folders), commits.get(project, "")) for project, _, _ in obeyed
+    }
     linked = _linked(before, folders, worktrees)
     try:
         for project, path, who in obeyed:
             file = f"{project}/{path}"
             is_new = file not in had
-            if is_new and _is_copy(file, who, linked):
+            if is_new and _is_copy(file, who, linked, named):
                 continue
             blob, _, is_forged = NONE if is_new else before[project].blob_of(path)
             text = sentence(project, path, who, since=blob, is_forged=is_forged)
@@ -127,7 +130,7 @@ def _linked(
     }
 
 
-def _is_copy(file: str, who: str, linked: Mapping[str, _Commit]) -> bool:
+def _is_copy(file: str, who: str, linked: Mapping[str, _Commit], named: Mapping[str, str]) -> bool:
     """Return whether a file is in a linked worktree as its commit has it, where `who` obeys it wherever that lies."""
     root = os.path.dirname(file)
     while root not in linked:
@@ -135,13 +138,22 @@ def _is_copy(file: str, who: str, linked: Mapping[str, _Commit]) -> bool:
             return False
         root = os.path.dirname(root)
     path = file[len(root) + 1 :]
-    return Obeyed(os.path.dirname(path)).by(os.path.basename(path)) == who and linked[root].has(path, file)
+    by = Obeyed(os.path.dirname(path)).by(os.path.basename(path))
+    return (by or _named_by(f"{linked[root].project}/{path}", named)) == who and linked[root].has(path, file)
+
+
+def _named_by(path: str, named: Mapping[str, str]) -> str | None:
+    """Return who obeys a path because settings name it, or a folder around it; None: nobody."""
+    while path not in named and len(path) > 1:
+        path = os.path.dirname(path)
+    return named.get(path)
 
 
 class _Commit:
-    """The files of a commit of a repository, whose git folder is `git`; none where either is empty."""
+    """The files of a commit of a project, whose git folder is `git`; none where either is empty."""
 
-    def __init__(self, git: str, commit: str) -> None:
+    def __init__(self, project: str, git: str, commit: str) -> None:
+        self.project = project
         self._git = git
         self._commit = commit
         self._index = _index(git) if commit else b""

@@ -22,6 +22,7 @@ from __future__ import annotations
 import _thread
 import os
 import select
+import time
 
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git.dot_git import DotJudge, innermost, outermost
@@ -48,6 +49,8 @@ GATHER_S = 0.02  # changes come in bursts: they are judged together, this long a
 SETTLES = 10  # of packed refs meanwhile: until then git inside takes a branch for what it was packed at before
 IDLE_S = 3600.0
 ENDS_WITHIN_S = 5.0
+SETTLES_WITHIN_S = 30.0  # whoever typed ^Z waits
+_PAUSE_S = 0.005
 _CALLS = {"x86_64": (294, 254), "aarch64": (26, 27)}  # inotify_init1, inotify_add_watch
 _IN_MODIFY, _IN_MOVED_TO, _IN_CREATE, _IN_Q_OVERFLOW, _IN_IGNORED = 0x2, 0x80, 0x100, 0x4000, 0x8000
 _IN_ONLYDIR, _IN_DONT_FOLLOW, _IN_ISDIR = 0x01000000, 0x02000000, 0x40000000
@@ -83,6 +86,7 @@ class GitWatch:
         self._inotify = -1
         self._stop, self._stopped = -1, -1
         self._is_stopped = False
+        self._is_judging = True  # until all that was there when it began is judged
         self._ended = _thread.allocate_lock()
 
     def start(self) -> None:
@@ -101,6 +105,16 @@ class GitWatch:
     def is_watching(self) -> bool:
         """Return whether the kernel has a watch for this launch."""
         return self._inotify >= 0
+
+    def settle(self) -> None:
+        """Return when all is judged that the program has left, which is held, as far as there is time."""
+        deadline = time.monotonic() + SETTLES_WITHIN_S
+        if not self.is_watching:
+            return
+        waiting = select.poll()
+        waiting.register(self._inotify, select.POLLIN)
+        while (waiting.poll(0) or self._is_judging) and self._ended.locked() and time.monotonic() < deadline:
+            time.sleep(_PAUSE_S)
 
     def end(self) -> list[Finding]:
         """Stop, and return what was set aside."""
@@ -150,13 +164,16 @@ class GitWatch:
             self._settle()
             for project in self._projects:
                 self._watch(project)
+            self._is_judging = False
             while not any(descriptor == self._stopped for descriptor, _ in waiting.poll(self._settle() * 1000)):
                 for _ in range(SETTLES):
                     self._settle()
                     if stopping.poll(GATHER_S * 1000 / SETTLES):
                         return  # the end judges all of it
+                self._is_judging = True  # before it takes what there is to judge
                 self._judge_all()
                 self._keep_moved()
+                self._is_judging = False
         finally:
             self._ended.release()
             os.close(self._inotify)  # the kernel takes 5 ms for it: the end has begun meanwhile

@@ -60,6 +60,10 @@ class WorktreeScan:
         self._is_last = not inspection.is_first
         self._closed = inspection.closed
         self._named = inspection.named
+        self._named_parts: dict[str, list[tuple[str, str]]] = {}  # by their last part: paths in the project, who
+        for path, who in self._named.items():
+            if below(path, project):
+                self._named_parts.setdefault(os.path.basename(path), []).append((path[len(project) :], who))
         self._project = project
         self._known = known
         self._links = LinkStamps((*inspection.projects, *inspection.unjudged), inspection.budget.spend)
@@ -164,8 +168,14 @@ class WorktreeScan:
         self._levels.append(_Level(folder, path, self._since_ns, obeyed, self._named_by(level, name)))
 
     def _named_by(self, level: _Level, name: str) -> str | None:
-        """Return who obeys an entry because settings name it, or a folder around it; None: nobody."""
-        return self._named.get(f"{level.path}/{name}", level.named_by)
+        """Return who obeys an entry because settings name it, or a folder around it, also in another worktree, which
+        has the same settings; None: nobody."""
+        path = f"{level.path}/{name}"
+        who = self._named.get(path, level.named_by)
+        for part, by in self._named_parts.get(name, ()) if who is None else ():
+            if path.endswith(part) and os.path.lexists(f"{path.removesuffix(part)}/.git"):
+                who = by
+        return who
 
     def _file(self, level: _Level, entry: os.DirEntry[str], who: str | None) -> None:
         """A file that a program obeys, or something that is no file."""

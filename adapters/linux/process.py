@@ -15,7 +15,7 @@ import trio
 
 from omac.adapters.linux.children import children_of
 from omac.adapters.linux.listeners import answering
-from omac.adapters.linux.process_identity import start_ticks, stat_fields
+from omac.adapters.linux.process_identity import has_ended, start_ticks, stat_fields
 from omac.domain.kernel.exhaustion import raise_exhaustion
 
 
@@ -27,17 +27,15 @@ class Stat(NamedTuple):
     parent: int
     session: int
     start_ticks: int
-
-    @property
-    def alive(self) -> bool:
-        """False for a zombie: it has ended, and only waits to be reaped."""
-        return self.state not in "ZX"
+    alive: bool  # not a zombie, which has ended, and only waits to be reaped
 
 
 def stat(pid: int) -> Stat | None:
     """Return the fields of /proc/PID/stat, or None when no such process exists. Zombies are processes."""
     fields = stat_fields(pid)
-    return Stat(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19])) if fields else None
+    if not fields:
+        return None
+    return Stat(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]), not has_ended(fields))
 
 
 def living(pid: int, ticks: int) -> bool:

@@ -34,7 +34,7 @@ def is_living(pid: int, ticks: int, boot: str) -> bool:
     if boot != boot_id():
         return False
     fields = stat_fields(pid)
-    return fields[0] not in b"ZX" and int(fields[19]) == ticks if fields else is_hidden(pid)
+    return not has_ended(fields) and int(fields[19]) == ticks if fields else is_hidden(pid)
 
 
 def is_hidden(pid: int) -> bool:
@@ -54,11 +54,17 @@ def is_suspended(pid: int) -> bool:
     return stat_fields(pid)[:1] == [b"T"]
 
 
-def stat_fields(pid: int) -> list[bytes]:
+def has_ended(fields: list[bytes]) -> bool:
+    """Return whether a process of these fields is a zombie that only waits to be reaped. The kernel also calls one a
+    zombie whose first thread alone has ended (pthread_exit(3))."""
+    return fields[0] in b"ZX" and int(fields[17]) <= 1
+
+
+def stat_fields(pid: int, thread: int | None = None) -> list[bytes]:
     """The fields of /proc/PID/stat from the third on, the state (proc_pid_stat(5)); none when there is no process, or
-    none that may be inspected (hidepid, proc(5))."""
+    none that may be inspected (hidepid, proc(5)). `thread`: those of one of its threads alone."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
+        with open(f"/proc/{pid}/task/{thread}/stat" if thread else f"/proc/{pid}/stat", "rb") as file:
             line = file.read()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return []

@@ -10,7 +10,7 @@ proc_pid_fd(5)).
 import fcntl
 import os
 
-from omac.adapters.linux.process_identity import stat_fields
+from omac.adapters.linux.process_identity import has_ended, stat_fields
 
 _TERMINAL = 4  # of the fields of /proc/PID/stat from the third on: tty_nr
 _TIOCGDEV = 0x80045432  # the number of the terminal itself, also where it was opened as /dev/tty (ioctl_tty(2))
@@ -25,7 +25,7 @@ def launcher_at(terminal: int) -> int | None:
         fields = stat_fields(int(name))
         if (
             fields
-            and fields[0] not in b"ZX"
+            and not has_ended(fields)
             and int(fields[_TERMINAL]) == number
             and _LAUNCHES in _words(name)
             and _shares(name)

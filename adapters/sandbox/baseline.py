@@ -121,18 +121,20 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
 def files_of_settings(
     project: str, home: str, environment: Mapping[str, str], harness: Harness | None
 ) -> dict[str, str]:
-    """Return the files of a project that settings name, with who obeys them: settings of agents in the project, the
-    user's of the harness, and start-up files of the home."""
-    from omac.adapters.sandbox.named_files import OF_A_PERSON, named_files  # while the sandbox is built
+    """Return the files of a project that settings name, with who obeys them: settings in the project, the user's of the
+    harness, and start-up files of the home."""
+    from omac.adapters.sandbox.named_files import OF_A_PERSON, OF_A_PROJECT, named_files  # while the sandbox is built
 
     real = resolve_symlinks(home)[1]
     agents = [f"{project}/{name}" for name in PROJECT_SETTINGS]
     if harness:
         agents += [path for name in harness.settings for path in _paths(name, harness, home, environment)]
-    named = {"an agent": named_files(agents, project, real, is_relative=True)}
-    for who, names in OF_A_PERSON.items():
-        named[who] = named_files([f"{home}/{name}" for name in names.split()], project, real, is_relative=False)
-    return {path: f"{who}, as its settings name it," for who, paths in named.items() for path in paths}
+    named = [("an agent", named_files(agents, project, real, is_relative=True))]
+    for folder, table in ((project, OF_A_PROJECT), (home, OF_A_PERSON)):
+        for who, names in table.items():
+            files = [f"{folder}/{name}" for name in names.split()]
+            named.append((who, named_files(files, project, real, is_relative=folder == project)))
+    return {path: f"{who}, as its settings name it," for who, paths in named for path in paths}
 
 
 def _loose_link(path: str, entries: Sequence[Entry]) -> str:

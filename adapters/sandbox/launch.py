@@ -22,7 +22,7 @@ from omac.adapters.linux.process_identity import stat_fields
 from omac.adapters.sandbox import bubblewrap, landlock, mounted, seccomp, start_barrier
 from omac.adapters.sandbox.spawn import SandboxParent
 from omac.adapters.sandbox.streams import Streams, kill
-from omac.adapters.sandbox.suspension import resume, stop_below
+from omac.adapters.sandbox.suspension import HeldProcesses
 from omac.adapters.sandbox.terminal import Terminal, awake, forwarding
 
 TYPE_CHECKING = False
@@ -60,6 +60,7 @@ class HeldProgram:
         self._streams = Streams(apart=self.terminal.is_elsewhere)
         self._forwarding = forwarding(self._target, self.terminal)
         self._is_forwarding = False
+        self._settle: Callable[[], None]
 
     def __enter__(self) -> HeldProgram:
         try:
@@ -95,8 +96,9 @@ class HeldProgram:
         self._begun = True
         os.write(self._way, b"\n")
 
-    def ended(self) -> int:
-        """Return its exit status when it and all it started have ended, 128+n for a signal."""
+    def ended(self, settle: Callable[[], None]) -> int:
+        """Return its exit status when it and all it started have ended, 128+n for a signal. `settle` has judged what
+        they have left while they are held."""
         raise NotImplementedError
 
     @property
@@ -123,16 +125,18 @@ class HeldProgram:
     def _stop_with(self, pid: int) -> None:
         """Stop omac, since this process has stopped, and all that the program has started, until a shell lets the job
         go on."""
-        running = stop_below(*self._above())
-        self.terminal.stop_with(pid, lambda: resume(running))
+        held = HeldProcesses(*self._above())
+        self._settle()
+        self.terminal.stop_with(pid, held.resume)
 
     def _above(self) -> tuple[int, Collection[int]]:
         """Return the process below which all of the program are, and those there that are omac's."""
         return self.init, ()
 
-    def _wait(self) -> int:
+    def _wait(self, settle: Callable[[], None]) -> int:
         """Return the child's exit status; from then on no signal is passed on."""
         child, self._child = self._child, 0
+        self._settle = settle
         status = wait_for(child, self._reap, self.terminal, self._target, self._stop_with)
         self.terminal.take_back()  # before anything is reported there
         self._forwarding.__exit__()
@@ -185,9 +189,9 @@ class UnderBubblewrap(HeldProgram):
             raise Failed("bubblewrap ended before it had built the sandbox") from gone
         return self.init
 
-    def ended(self) -> int:
+    def ended(self, settle: Callable[[], None]) -> int:
         """Return its exit status, as HeldProgram."""
-        status = self._wait()
+        status = self._wait(settle)
         _end(self._namespace)
         kill(self._watcher)
         self._streams.finish()
@@ -311,7 +315,8 @@ def wait_for(
     target: Callable[[], int | None],
     stop_with: Callable[[int], None],
 ) -> int:
-    """The exit status of a child, 128+n for a signal; when it is stopped, omac stops as well, until both go on.
+    """The exit status of a child, 128+n for a signal; when it is stopped, omac stops as well, until both go on. So they
+    do where omac alone is to stop.
 
     `reap` is called with it whenever another child may have ended, and `stop_with` with what has stopped. At a terminal
     that may be the program, `target`, alone: its parent, which is bubblewrap's, does not report it.
@@ -322,6 +327,9 @@ def wait_for(
             program = terminal.foreground and not pid and target()
             if program and stat_fields(program)[:1] == [b"T"]:
                 stop_with(program)
+            elif not pid and terminal.is_to_stop:
+                terminal.is_to_stop = False
+                stop_with(child)
             elif not pid:
                 reap(child)
                 signals.wait(_STOPPED_EVERY_S if terminal.foreground else None)

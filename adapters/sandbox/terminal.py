@@ -34,6 +34,7 @@ class Terminal:
             self._descriptor = -1
         self.foreground = self.in_foreground()
         self._launcher = os.getppid()
+        self.is_to_stop = False  # a ^Z that reached omac alone: the program has a session of its own
         self.is_elsewhere = self._descriptor >= 0 and not self.foreground
         if self.is_elsewhere:
             self.close()  # by what is open others see who shares a terminal (adapters/linux/terminal_holders.py)
@@ -160,8 +161,10 @@ class forwarding:  # noqa: N801  # used as a statement: with forwarding(...):
             if _signal.getsignal(number) is not _signal.SIG_IGN:
                 self._before.append((number, _signal.signal(number, self._pass_on)))
         self._before.append((_signal.SIGPWR, _signal.signal(_signal.SIGPWR, self._end)))
-        if self._terminal.foreground:  # ^Z stops the program, and omac stops when it sees that: once, not twice
-            self._before.append((_signal.SIGTSTP, _signal.signal(_signal.SIGTSTP, _nothing)))
+        # ^Z stops a program in the foreground, and omac stops when it sees that: once, not twice.
+        suspends = _nothing if self._terminal.foreground else self._suspend
+        if _signal.getsignal(_signal.SIGTSTP) is not _signal.SIG_IGN:
+            self._before.append((_signal.SIGTSTP, _signal.signal(_signal.SIGTSTP, suspends)))
 
     def __exit__(self, *_: object) -> None:
         for number, before in self._before:  # what the program left is still to be looked at: nothing breaks that off
@@ -171,6 +174,9 @@ class forwarding:  # noqa: N801  # used as a statement: with forwarding(...):
         """Kill the program, because the process that launched omac was killed."""
         self._pass_on(_signal.SIGKILL, None)
         self._terminal.leave()
+
+    def _suspend(self, _number: int, _frame: object) -> None:
+        self._terminal.is_to_stop = True
 
     def _pass_on(self, number: int, _frame: object) -> None:
         pid = self._target()

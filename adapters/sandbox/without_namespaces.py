@@ -12,7 +12,7 @@ from omac.adapters.sandbox.terminal import default
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from omac.adapters.sandbox.streams import Streams
     from omac.adapters.sandbox.temporary_folder import TemporaryFolder
@@ -48,11 +48,11 @@ class WithoutNamespaces(HeldProgram):
         """Return the pid of its process, which confines itself."""
         return self.init
 
-    def ended(self) -> int:
+    def ended(self, settle: Callable[[], None]) -> int:
         """Return its exit status, as HeldProgram."""
         from omac.adapters.sandbox.orphans import end_orphans
 
-        status = self._wait()
+        status = self._wait(settle)
         if not end_orphans(self._streams.pumps):
             self._are_left = True
             with suppress(OSError):  # nobody reads it

@@ -23,6 +23,9 @@ _AGENTS = """
     .qoder/ .qwen/ .roo/ .roomodes .roorules* .rovodev/ .rules .tabnine/ .trae/ .vibe/ .warp/ .windsurf/
     .windsurfrules .zcode/ .zencoder/ AGENT.md AGENTS.md CONVENTIONS.md GEMINI.md QWEN.md SKILL.md WARP.md
     crush.json mcp.json
+    .aiassistant/ .aider.model.* .augment-guidelines .beads/config* .beads/hooks/ .conductor/ .container-use/
+    .entire/settings* .firebender/ .kilocodemodes .kilocoderules* .kimi/ .letta/ .pr_agent.toml .qodo/ .ruler/ .serena/
+    .superset/ .voidrules conductor.json firebender.json gptme.toml replit.md
 """  # of agents that are no harness, and of any
 _OF_HARNESSES = [pattern for harness in HARNESSES for pattern in harness.autorun_files]
 OBEYED = {
@@ -32,33 +35,44 @@ OBEYED = {
         .prototools .rbenv-vars .rtx.toml .rvmrc .tool-versions mise.toml mise.*.toml mise/conf.d/ mise/config*
         devbox.json devenv.nix devenv.yaml devenv.local.* flake.nix default.nix pixi.toml shell.nix .flox/ .sdkmanrc
         .shadowenv.d/ bin/activate-hermit .mise-tasks/ mise-tasks/ mise/tasks/
+        .aqua.y* .corepack.env .fvm/ .fvmrc .pkgx.y* .vfox.toml aqua.y* bin/hermit fnox.toml guix.scm
+        manifest.scm pkgx.y* vfox.toml
     """,
     "an agent": " ".join(dict.fromkeys((*_AGENTS.split(), *_OF_HARNESSES))),
     "an editor": """
         *.code-workspace *.sublime-project .ccls .clangd .classpath .dir-locals.el .dir-locals-2.el .exrc
         .externalToolBuilders/ .factorypath .fleet/ .helix/ .idea/ .kakrc.local .kateconfig .kateproject .lapce/
         .lazy.lua .lite_project.lua .local.vimrc .luarc.json .lvimrc .metals/ .neoconf.json .nova/ .nvim.lua .nvim/
-        .nvimrc .phpactor.json .phpactor.yml .project .projectile .run/ .settings/ .solargraph.yml .sublime-project
+        .nvimrc .phpactor.json .phpactor.yml .project .projectile .run/ .settings/ .solargraph.yml
         .theia/ .vim/ .vimrc .vimspector.json .vs/ .vscode/c_cpp_properties* .vscode/cmake* .vscode/extensions*
         .vscode/launch* .vscode/mcp* .vscode/settings* .vscode/tasks* .ycm_extra_conf.py .zed/ _vimrc nbproject/
         .devcontainer/ .devcontainer.json devcontainer.json .gitpod.yml .gitpod.Dockerfile .replit replit.nix .bsp/
         .clj-kondo/ .lsp/config.edn .merlin .ruby-lsp/ .tern-project hie.yaml rust-analyzer.toml
+        .elp.toml .emacs.desktop .idx/ .luarc.jsonc .nlsp-settings/ .sourcekit-lsp/ .vscode-test.* .vscode/sftp* *.Rproj
+        Session.vim Steepfile analysis_options.yaml buildServer.json erlang_ls.* graphql.config.* .graphqlrc* ols.json
+        *.geany *.iml *.ipr *.iws *.kdev4 *.uproject *.user .cproject .kdev4/ .obsidian/community-plugins.json
+        .obsidian/plugins/ .pydevproject Packages/manifest.json Properties/launchSettings.json logseq/config.edn
+        logseq/custom.js platformio.ini project.godot
     """,
     "git, or what runs its hooks,": """
         .gitattributes .githooks/ .git-hooks/ .gitmodules .husky/ .huskyrc* .lefthook.* .lfsconfig .lintstagedrc*
         .overcommit.yml .pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml commitlint.config.*
         .commitlintrc* hk.pkl lefthook.* lefthook-local.* lint-staged.config.* .simple-git-hooks.* simple-git-hooks.*
         captainhook.json grumphp.yml grumphp.yml.dist prek.toml
+        .bumpversion.* .changeset/config.json .cz.* .cz-config.* .czrc .gitlint .hooks/ .mrconfig .trunk/ .versionrc*
+        cliff.toml cz.json cz.toml githooks/
     """,
     "another version control system": """
         .bzr/branch/branch.conf .hg/hgrc .hg/hgrc-not-shared .hg/requires .hg/sharedpath .jj/repo .jj/repo/config-id
         .jj/repo/config.toml .jj/repo/store/git_target .jj/workspace-config-id .jj/workspace-config.toml .p4config
         .pijul/config .sl/config .sl/sharedpath _darcs/prefs/
+        .fossil-settings/ .fslckout CVS/Root _FOSSIL_
     """,
     "a debugger or an interpreter": """
         .RData .Renviron .Rprofile .gdbinit .ghci .iex.exs .irbrc .jupyter/ .lldbinit .ocamlinit .octaverc .pdbrc
         .pdbrc.py .pryrc .rdebugrc .rspec *.pth sitecustomize.py startup.m usercustomize.py .byebugrc .perldb
         .radian_profile .rdbgrc .user.ini ipython_config.py jupyter_*_config.json jupyter_*_config.py
+        .erlang .ghcid .htaccess .psysh.php renv/activate.R renv/settings*
     """,
     "a package manager": """
         *.gemspec *.nimble *.podspec .bundle/config .cargo/config .cargo/config.toml .npmrc .pnpmfile.cjs .pnpmfile.mjs
@@ -68,6 +82,11 @@ OBEYED = {
         poetry.toml project.clj pyproject.toml rebar.config rebar.config.script rust-toolchain rust-toolchain.toml
         setup.cfg setup.py shadow-cljs.edn shard.yml uv.toml .pnp.cjs .pnp.loader.mjs environment.yml requirements*.txt
         .pdm-python .pdm.toml .python-version .python-versions package.json5 package.yaml pdm.toml
+        *.asd *.gyp *.gypi *.opam *.rockspec *.sln *.slnx .ncurc* .pixi/config.toml Cartfile Mintfile Project.toml
+        cabal.project* constraints*.txt dotnet-tools.json environment.yaml global.json gradle/libs.versions.toml
+        melos.yaml profiles.clj pubspec.yaml pubspec_overrides.yaml requirements*.in requirements/base*
+        requirements/dev* requirements/prod* requirements/test* vcpkg*.json vlt.json
+        alire.toml
     """,
     "a build": """
         *.bzl *.cmake *.csproj *.fsproj *.gradle *.gradle.kts *.mk *.pri *.props *.sbt *.targets *.tf *.tofu *.vbproj
@@ -75,17 +94,27 @@ OBEYED = {
         CMakeLists.txt CMakePresets.json CMakeUserPresets.json Capfile Containerfile Dangerfile Directory.Build.*
         Dockerfile Dockerfile.* Earthfile GNUmakefile Gruntfile.* Guardfile Justfile MODULE.bazel Makefile Makefile.*
         Procfile Rakefile SConstruct SConscript Setup.hs Snakefile Taskfile.* Thorfile Tiltfile Trunk.toml Vagrantfile
-        WORKSPACE WORKSPACE.bazel angular.json ansible.cfg autogen.sh build.cake build.mill build.sc build.xml build.zig
-        cabal.project.local cdk.json compose.yaml compose.yml compose.*.yaml compose.*.yml configure configure.ac
+        WORKSPACE WORKSPACE.bazel angular.json ansible.cfg autogen.sh build.cake build.mill build.sc build.xml
+        cdk.json compose.yaml compose.yml compose.*.yaml compose.*.yml configure configure.ac
         docker-bake.* docker-compose.* dodo.py fabfile.py fastlane/ firebase.json gradle.properties gradlew gradlew.bat
         gulpfile.* justfile .justfile latexmkrc magefile.go makefile meson.build mvnw mvnw.cmd netlify.toml noxfile.py
         nx.json pom.xml premake5.lua project.json serverless.* skaffold.yaml stack.yaml taskfile.* tasks.py
-        terragrunt.hcl tools/bazel turbo.json wrangler.* wscript xmake.lua *.gni .bazelversion .buckconfig* .ddev/
+        tools/bazel turbo.json wrangler.* wscript xmake.lua *.gni .bazelversion .buckconfig* .ddev/
         .gclient .gn .lando.* .mill-jvm-opts .mill-opts .nodemonrc .pants.rc .plzconfig* .sbtrc .tmuxinator.yml .tmuxp.*
         BUILD.gn DEPS Procfile.* Pulumi.yaml Tupfile gradle/wrapper/ lakefile.* mill mkdocs.yml mprocs.yaml nodemon.json
         pants.toml pleasew process-compose.* .actrc .moon/ Build.PL Cross.toml Tauri.toml bacon.toml cpanfile dune
         dune-project dune-workspace dvc.yaml helmfile.* lage.config.* lerna.json magefiles/ moon.yml nextflow.config
         rush.json tauri.conf.json tauri.*.conf.json
+        *.gpr *.hcl *.hxml *.just *.nix *.pro *.prf *.qbs *.runsettings *.spec *.wrap Cakefile Envoy.blade.php Jakefile*
+        Pulumi.*.yaml RoboFile.php _config.yml _quarto.y* alchemy.run.* book.toml build-logic/ buildSrc/
+        capacitor.config.* castor.php .castor/ cdktf.json doc/conf.py docs/conf.py docs/source/conf.py dbt_project.yml
+        deploy.php devspace.yaml dist.ini
+        ecosystem.config.* garden.y* gradle/gradle-daemon-jvm.properties gradle/verification-metadata.xml hugo.json
+        hugo.toml hugo.yaml
+        kitchen.y* .kitchen.* local.properties mkdocs.yaml okteto.y* pavement.py pelicanconf.py plopfile.*
+        podman-compose.* profiles.yml project/build.properties react-native.config.* sst.config.* vercel.json vercel.ts
+        zensical.toml build.zig*
+        .arararc.yaml .llmk.toml .west/config Tectonic.toml arararc.yaml llmk.toml west.yml
     """,
     "a linter or a test runner": """
         .babelrc* .coveragerc .credo.exs .erb_lint.yml .eslintrc* .flake8 .formatter.exs .golangci.* .luacheckrc
@@ -101,10 +130,22 @@ OBEYED = {
         uno.config.* wxt.config.*
         .config/nextest.toml .cspell.config.* .markdownlint-cli2.* .oxlintrc.json .pytest.ini .pytest.toml
         .storybook/ cspell.config.* oxlint.config.* pytest.toml tox.toml vitest.workspace.*
+        .ansible-lint .checkov.y* .dependency-cruiser.* .dprint.json* .haml-lint.yml .knip.* .lighthouserc* .nuxtrc
+        .parcelrc .php_cs .php_cs.dist .postcssrc* .pyre_configuration .release-it.* .remarkrc* .sequelizerc
+        .size-limit.* .slim-lint.yml .sqlfluff .standard.yml .svgrrc* .testcaferc* .textlintrc* .yardopts
+        babel-plugin-macros.config.* behat.yml behat.yml.dist codecept.conf.* codeception.yml contentlayer.config.*
+        dprint.json* esbuild.config.* farm.config.* knip.* kysely.config.* lighthouserc.* lingui.config.* locustfile.py
+        mikro-orm.config.* modern.config.* nightwatch.conf.* nitro.config.* nyc.config.* openapi-ts.config.* ormconfig.*
+        orval.config.* panda.config.* payload.config.* phpstan.dist.neon playwright-ct.config.* prisma.config.*
+        pyrefly.toml react-router.config.* robot.toml rolldown.config.* rslib.config.* rspress.config.* sanity.cli.*
+        sanity.config.* svgo.config.* tsdown.config.* typedoc.* unocss.config.* velite.config.* web-test-runner.config.*
     """,
     "continuous integration": """
         .buildkite/ .circleci/ .drone.yml .github/actions/ .github/workflows/ .gitlab-ci.yml .travis.yml .woodpecker/
         .woodpecker.yml Jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml
+        .appveyor.yml .build.yml .builds/ .cirrus.star .cirrus.yml .drone.jsonnet .drone.star .forgejo/workflows/
+        .gitea/workflows/ .gitlab/ .harness/ .mergify.yml .readthedocs.y* .renovaterc* .semaphore/ .teamcity/ .tekton/
+        appveyor.yml bitrise.yml buildspec.y* cloudbuild.y* codemagic.yaml renovate.json*
     """,
 }
 

@@ -176,7 +176,7 @@ class SandboxLaunch:
             self._ports.distrust(link)
         program.release()
         self._records.append("sandbox.launched", {"pid": pid}, durable=False)  # implied by what follows
-        status = program.ended()
+        status = program.ended(self._inspection.settle)
         self._list_home()
         return status
 

@@ -457,7 +457,7 @@ try:
         if sys.argv[2] == "refused":
             raise Refusal("path-changed", "it is not what was meant")
         program.release()
-        program.ended()
+        program.ended(lambda: None)
 except Refusal:
     time.sleep(0.2)
 """

@@ -202,6 +202,40 @@ def test_scripts_that_settings_of_agents_name(ground: Ground) -> None:
     assert "scripts/other" not in report
 
 
+OF_A_PROJECT = {
+    ".envrc": """
+source_env_if_exists env/a
+. ./env/b.sh
+PATH_add bin
+PATH_add node_modules/.bin
+export PYTHONPATH=$PWD/lib PATH="$PWD/more/bin:$PATH"
+""",
+    "mise.toml": '[env]\n_.source = "./env/c.sh"\n_.path = ["{{config_root}}/x"]',
+    ".vscode/tasks.json": '{"tasks": [{"command": "${workspaceFolder}/tools/d", "runOptions": {}}]}',
+    ".devcontainer/devcontainer.json": '{"postCreateCommand": "bash tools/e.sh"}',
+    ".pre-commit-config.yaml": "repos: [{repo: local, hooks: [{id: x, language: system, entry: tools/f --x}]}]",
+    "lefthook.yml": "pre-commit:\n  commands:\n    x:\n      run: python3 tools/g.py",
+    ".husky/pre-commit": "#!/bin/sh\nnode tools/h.js\n",
+    ".git/hooks/pre-push": "#!/bin/sh\nexec tools/i\n",
+}
+NAMED_OF_A_PROJECT = "env/a env/b.sh env/c.sh tools/d tools/e.sh tools/f tools/g.py tools/h.js tools/i"
+
+
+def test_scripts_that_other_settings_of_a_project_name(ground: Ground) -> None:
+    """A changed script is reported that direnv, mise, an editor or a hook of git runs by itself, as are new programs in
+    a folder that direnv puts into PATH."""
+    ground.renew("plain")
+    ground.person(f"mkdir -p env tools lib; touch lib/x {NAMED_OF_A_PROJECT}")
+    for path, settings in OF_A_PROJECT.items():
+        ground.world.give(ground.project / path, settings)
+    others = "mkdir -p node_modules/.bin; for f in lib/x tools/other node_modules/.bin/x; do echo x > $f; done"
+    assert "obeys" not in findings(ground, f"cat {NAMED_OF_A_PROJECT}; {others}")
+    added = "bin/make more/bin/git"
+    report = findings(ground, f"mkdir -p bin more/bin; for f in {NAMED_OF_A_PROJECT} {added}; do echo x >> $f; done")
+    missing = [name for name in f"{NAMED_OF_A_PROJECT} {added}".split() if f"/{name}: is new or changed" not in report]
+    assert missing == [], report
+
+
 def test_files_that_start_up_files_name(ground: Ground) -> None:
     """A changed file of the project that a person's shell or ssh reads, since a start-up file names it, is reported."""
     ground.renew("plain")
@@ -459,3 +493,16 @@ def test_a_new_worktree_brings_nothing_into_other_places(ground: Ground) -> None
     for path in (".vscode/tasks.json", ".githooks/pre-commit", "w/.envrc", "w/.husky/pre-push"):
         assert f"{ground.project}/{path}: is new or changed" in report
     assert "Makefile" not in report
+
+
+def test_a_new_worktree_brings_scripts_that_settings_name(ground: Ground) -> None:
+    """A script that settings of the project name is reported in a worktree that an agent adds, where it differs from
+    the project's commit: in that worktree the same settings name it."""
+    ground.renew("plain")
+    hooks = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "scripts/check"}]}]}}'
+    files = f"mkdir .claude scripts; printf %s '{hooks}' > .claude/settings.json; echo true > scripts/check"
+    ground.person(f"{files}; git add -f .; git commit -qm x", check=True)
+    report = findings(ground, "git worktree add -q --detach v; git worktree add -q --detach w; echo >> w/scripts/check")
+    assert f"{ground.project}/w/scripts/check: is new or changed" in report
+    assert "/v/" not in report
+    assert "settings.json" not in report

@@ -299,7 +299,7 @@ def late(*words):
     while os.getppid() == omac: time.sleep(0.01)
     confine(*words)
 without_namespaces._confine = late
-without_namespaces.WithoutNamespaces.ended = lambda run: os.kill(os.getpid(), 9)
+without_namespaces.WithoutNamespaces.ended = lambda run, settle: os.kill(os.getpid(), 9)
 """
 ADOPTING = """\
 import ctypes, os, subprocess, sys

@@ -4,7 +4,8 @@ Rules
 
 1. In a terminal both are one job: the terminal tells both of Ctrl-C, Ctrl-\\ and Ctrl-Z, so omac passes none of them
    on. An interrupt that came otherwise is passed on, and is no reason for omac to end.
-2. When it stops itself, omac stops too, so that the shell above has its terminal back; continued, both go on.
+2. When it has stopped, omac stops too, so that the shell above has its terminal back; continued, both go on. Ctrl-Z
+   alone does not stop omac: the command may ignore it, or what it has started has yet to be held.
 3. A request to end is passed on as it came. A second one kills the command; what a sandboxed one left is inspected
    all the same, and a third one kills that, too.
 4. Where the command ends and the terminal's foreground process group has ended, omac becomes that group again, and
@@ -65,10 +66,10 @@ class Inner:
         self._asked_to_end += 1
 
     async def _stop_with_it(self, task_status: trio.TaskStatus[None]) -> None:
-        with trio.open_signal_receiver(signal.SIGCHLD) as children:
+        with trio.open_signal_receiver(signal.SIGCHLD, signal.SIGTSTP) as signals:
             task_status.started()
             self._stop_if_it_has()  # before anybody listened, maybe
-            async for _ in children:
+            async for _ in signals:
                 self._stop_if_it_has()
 
     def _stop_if_it_has(self) -> None:

@@ -55,6 +55,10 @@ class Scene:
             os.symlink("/etc", link)
             eventually(lambda: not os.path.lexists(self._links[-1]), WITHIN_S, "a link is set aside")
 
+    def settle(self) -> None:
+        """Have all judged that is there."""
+        self._watch.settle()
+
     def end(self) -> list[Finding]:
         """End the watch, and return the findings but for the links of `catch_up`."""
         return [finding for finding in self._watch.end() if finding.path not in self._links]
@@ -237,6 +241,15 @@ def test_a_storm(scene: Scene) -> None:
         scene.run("ln -s /etc .git/refs/heads/x")
         process.wait(60)
     eventually(lambda: not os.path.lexists(scene.workdir / ".git/refs/heads/x"), WITHIN_S, "the link is set aside")
+
+
+def test_what_waits_to_be_judged(scene: Scene) -> None:
+    """Before omac is suspended, all is judged that the program has left, also behind thousands of other folders."""
+    scene.run("mkdir big; cd big; for i in $(seq 400); do mkdir -p $i/.git; : > $i/.git/config; done")
+    scene.settle()
+    scene.run("git init -q zsrc; git -C zsrc config core.fsmonitor evil; mv big more; mv zsrc src")
+    scene.settle()
+    assert _is_harmless(scene.workdir / "src/.git/config")
 
 
 def test_folders_that_are_gone_make_room(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from polling import eventually
 
 from omac.adapters.linux import process_identity
+from omac.adapters.linux.process import living
 from omac.adapters.linux.process_identity import boot_id, is_living, start_ticks, stat_fields
 
 
@@ -49,6 +51,21 @@ def test_a_process_is_known_by_pid_start_and_boot() -> None:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert not is_living(child.pid, ticks, boot)
     assert not is_living(child.pid, ticks, boot)
+
+
+def test_a_process_lives_without_its_first_thread() -> None:
+    """The kernel calls a process a zombie whose first thread alone has ended."""
+    script = (
+        "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); "
+        "ctypes.CDLL(None).syscall(60, 0)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script]) as child:
+        eventually(lambda: stat_fields(child.pid)[0] == b"Z", 5.0, "the first thread to end")
+        ticks = start_ticks(child.pid)
+        assert ticks is not None
+        assert is_living(child.pid, ticks, boot_id())
+        assert living(child.pid, ticks)
+        child.kill()
 
 
 HIDING = """\

@@ -16,37 +16,51 @@ from omac.domain.sandbox.autorun_files import FINDING_CHARS_MAX, NOBODY, OBEYED,
 KNOWN = {
     "direnv, or what else loads an environment,": """
         .envrc .env .env.local .envrc.local mise.toml mise/config.toml .direnv/x
-        .config/mise/conf.d/x.toml .config/mise/config.local.toml mise-tasks/x devenv.local.nix
+        .config/mise/conf.d/x.toml .config/mise/config.local.toml mise-tasks/x devenv.local.nix .corepack.env
+        .fvm/flutter_sdk aqua.yaml fnox.toml
     """,
     "an agent": """
         .mcp.json .gemini/settings.json .claude/commands/x.md .claude/settings.local.json .pi/a/b AGENTS.md
         CLAUDE.md .cline/skills/x/y.md .crush/x skills/x/SKILL.md
+        .serena/project.yml gptme.toml conductor.json .kilocodemodes
     """,
     "an editor": """
         ws.code-workspace .vscode/tasks.json .idea/workspace.xml .zed/tasks.json .nvim.lua .vim/x devcontainer.json
         .bsp/x.json hie.yaml
         .ycm_extra_conf.py .factorypath .vscode/c_cpp_properties.json .externalToolBuilders/x.launch
+        buildServer.json analysis_options.yaml .graphqlrc.ts .vscode/sftp.json x.Rproj
+        .obsidian/plugins/x/main.js platformio.ini .cproject App.csproj.user project.godot x.iml
     """,
     "git, or what runs its hooks,": """
         .husky/pre-commit .gitattributes lefthook.yml lefthook-local.toml .lfsconfig prek.toml
+        .trunk/trunk.yaml .gitlint cliff.toml
     """,
-    "another version control system": ".hg/hgrc .jj/repo/config.toml _darcs/prefs/defaults",
-    "a debugger or an interpreter": ".gdbinit .rdbgrc jupyter_lab_config.py sitecustomize.py x.pth .pdbrc .Rprofile",
+    "another version control system": ".hg/hgrc .jj/repo/config.toml _darcs/prefs/defaults .fslckout",
+    "a debugger or an interpreter": """
+        .gdbinit .rdbgrc jupyter_lab_config.py sitecustomize.py x.pth .pdbrc .Rprofile renv/activate.R
+        .erlang
+    """,
     "a package manager": """
         .npmrc .pnpmfile.cjs .cargo/config.toml .yarnrc.yml .yarn/releases/yarn.cjs setup.py package.json
         requirements.txt requirements-dev.txt .pnp.cjs .python-version .pdm-python package.yaml
+        binding.gyp x.gypi global.json .config/dotnet-tools.json gradle/libs.versions.toml requirements/dev.txt
     """,
     "a build": """
         Makefile Makefile.am rules.mk build.gradle.kts a.b.cmake justfile Taskfile.yml tools/bazel
         Directory.Build.props Dockerfile Dockerfile.dev compose.yml compose.override.yaml docker-compose.dev.yml
         x.csproj gradle/wrapper/gradle-wrapper.properties .gn main.tf .latexmkrc rules.bzl src-tauri/tauri.conf.json
-        src/dune
+        src/dune app.pro prod.hcl nix/module.nix buildSrc/src/main/java/x.java
+        gradle/gradle-daemon-jvm.properties book.toml
+        docs/conf.py _quarto.yml local.properties
     """,
     "a linter or a test runner": """
         .eslintrc.js .eslintrc conftest.py tox.ini vite.config.mts .prettierrc.js .pylintrc pytest.toml .oxlintrc.json
         .storybook/main.ts .config/nextest.toml cspell.config.mjs
+        dprint.json .postcssrc.js prisma.config.ts pyrefly.toml .sqlfluff tsdown.config.ts
     """,
-    "continuous integration": ".github/workflows/x.yml .gitlab-ci.yml .circleci/config.yml",
+    "continuous integration": """
+        .github/workflows/x.yml .gitlab-ci.yml .circleci/config.yml .forgejo/workflows/x.yml renovate.json
+    """,
 }
 OTHERS = """
     src/main.py README.md gradle/x requirements.md app.config.ts jupyter.py
@@ -54,7 +68,9 @@ OTHERS = """
     vscode/tasks.json .vscode/cspell.json .claude/todos/x.json .claude/worktrees/a/src/x.py claude/settings.json
     .github/ISSUE_TEMPLATE/bug.md workflows/x.yml .cargo/registry cargo/config.toml Makefiled NotMakefile
     config.toml settings.json docs/mk eslint.config a.mk.txt .npmrcs tools/bazels .idea .husky mise/other.toml
-    xvite.config.ts hgrc .hg/store/x .hg/dirstate compose.go docker main.tfstate Dockerfiles x.csproj.bak latexmk
+    xvite.config.ts hgrc .hg/store/x .hg/dirstate compose.go docker main.tfstate Dockerfiles
+    requirements/login.md src/conf.py
+    kitchen.tsx project/x .obsidian/app.json logseq/pages.md x.csproj.bak latexmk
 """
 
 

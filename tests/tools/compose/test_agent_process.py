@@ -208,6 +208,36 @@ def test_a_command_that_stops_itself(omac: Omac, terminal: Terminal, how: str, w
     terminal.see("ended 9")
 
 
+IGNORING = "trap '' TSTP; echo rea''dy; sleep 1; echo went on; exit 9"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("how", ["--no-sandbox", "--backend landlock"])
+def test_a_command_that_ignores_the_key_that_suspends(how: str, omac: Omac, terminal: Terminal) -> None:
+    """A ^Z that the command ignores stops omac no more than the command, which has the terminal."""
+    terminal.type(f"{terminal.start} {how} -- sh -c {shlex.quote(IGNORING)}; echo ended $?\n")
+    terminal.see("ready")
+    terminal.type("\x1a")
+    shown = terminal.see("ended 9")
+    assert "went on" in shown
+    assert "Stopped" not in shown
+
+
+@pytest.mark.full
+def test_a_namespace_stops_whatever_ignores_the_key(omac: Omac, terminal: Terminal) -> None:
+    """With bubblewrap, which ^Z stops, omac holds a command that ignores it until fg."""
+    terminal.type(f"{terminal.start} --backend bubblewrap -- sh -c {shlex.quote(IGNORING)}\n")
+    terminal.see("ready")
+    terminal.type("\x1a")
+    terminal.see("Stopped")
+    terminal.see("\n$ ")
+    terminal.type("sleep 1.5; echo still $((40 + 2))\n")
+    assert "\nwent on" not in terminal.see("\nstill 42")
+    terminal.type("fg; echo ended $?\n")
+    terminal.see("went on")
+    terminal.see("ended 9")
+
+
 @pytest.mark.parametrize("how", ["--backend bubblewrap", "--backend landlock"])
 def test_a_killed_omac_leaves_the_shell_its_terminal(omac: Omac, terminal: Terminal, how: str) -> None:
     """A kill -9 of `omac start -- bash` ends the inner shell, which ignores SIGTERM. The outer shell keeps its

@@ -948,6 +948,66 @@ def test_nothing_inside_goes_on_while_omac_is_stopped(mine: Box, typed: Typed) -
     typed.expect("got word")
 
 
+_BEATS = """
+def beats():
+    time.sleep(0.3)
+    os.kill(os.getppid(), 19)
+    while True:
+        open('beat', 'w').write(str(time.time()))
+        time.sleep(0.02)
+"""
+_WITHOUT_ITS_FIRST_THREAD = """
+threading.Thread(target=beats).start()
+ctypes.CDLL(None).syscall(60, 0)  # exit(2): of this thread alone
+"""
+_WOKEN_BY_A_TIMER = """
+signal.signal(signal.SIGCONT, lambda *_: None)
+timer, event = ctypes.c_void_p(), struct.pack('QiI48x', 0, signal.SIGCONT, 0)
+libc = ctypes.CDLL('librt.so.1')
+assert libc.timer_create(1, event, ctypes.byref(timer)) == 0
+assert libc.timer_settime(timer, 0, struct.pack('4q', 0, 10**8, 0, 10**8), None) == 0
+beats()
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("way", [_WITHOUT_ITS_FIRST_THREAD, _WOKEN_BY_A_TIMER], ids=["zombie", "timer"])
+def test_no_process_inside_gets_round_the_stop(mine: Box, typed: Typed, way: str) -> None:
+    """The kernel calls a process a zombie whose first thread alone has ended. SIGCONT lets one go on that sends it to
+    itself."""
+    beat = mine.workdir / "beat"
+    (mine.workdir / "beats.py").write_text(f"import ctypes, os, signal, struct, threading, time\n{_BEATS}{way}")
+    typed.type(_command(mine, "bash", "-c", "python3 beats.py & read word; echo got $word"))
+    typed.expect("Stopped")
+    before = beat.read_text()
+    time.sleep(0.4)
+    assert beat.read_text() == before
+    typed.type("fg\n")
+    eventually(lambda: beat.read_text() not in ("", before), 5.0, "it goes on")
+    typed.type("word\n")
+    typed.expect("got word")
+
+
+@pytest.mark.full
+def test_a_program_of_the_background_stops_with_omac(mine: Box, typed: Typed) -> None:
+    """A program that was started in the background has a session of its own, in which no ^Z reaches it after fg."""
+    beat = mine.workdir / "beat"
+    command = _command(mine, "bash", "-c", "while date +%s.%N > beat; do sleep 0.02; done").strip()
+    typed.type(f"{command} &\n")
+    eventually(lambda: beat.exists() and beat.read_text() != "", 5.0, "it begins")
+    typed.type("fg\n")
+    time.sleep(0.3)
+    typed.type("\x1a")
+    typed.expect("Stopped")
+    before = beat.read_text()
+    time.sleep(0.3)
+    assert beat.read_text() == before
+    typed.type("fg\n")
+    eventually(lambda: beat.read_text() not in ("", before), 5.0, "it goes on")
+    typed.type("\x03")
+    typed.expect("$ ")
+
+
 def test_a_shell_inside_has_its_own_jobs(mine: Box, typed: Typed) -> None:
     """An interactive shell inside stops and continues jobs; afterwards the outer shell has the terminal again."""
     typed.type(_command(mine, "bash", "--norc", "-i"))
