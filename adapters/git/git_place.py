@@ -90,8 +90,8 @@ class GitPlace(JudgedFolder):
         """Return what a file of the git folder holds; empty where it is none."""
         try:
             with Descriptor(opened_folder(self.git)) as folder:
-                return pointers.read(f"/proc/self/fd/{folder}/{name}", INDEX_BYTES_MAX) or b""
-        except (OSError, Refusal):
+                return pointers.read_leniently(f"/proc/self/fd/{folder}/{name}", INDEX_BYTES_MAX)
+        except OSError:
             return b""
 
     def indexes(self) -> list[bytes]:
