@@ -1,19 +1,24 @@
-"""All tool caches of this user: their inspection, and their removal while nobody uses them."""
+"""All tool caches of this user: their inspection, and their removal while nobody uses them.
+
+What is removed was written by programs in a sandbox. It is moved into the trash first, where nobody finds it: its name
+is free at once, and the next removal continues with what an interrupted one leaves.
+"""
 
 import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from omac.adapters.caches.removal import empty_trash, to_trash
 from omac.adapters.caches.size import Size, measured
 from omac.adapters.caches.tree import CacheRoot, hold, marked, open_root
+from omac.adapters.files import lock
 from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
-from omac.adapters.files.emptying import Step
+from omac.adapters.files.emptying import Step, clear, move
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.cache_eviction import Cache
 from omac.domain.sandbox.tool_cache import is_cache_id
 
+TRASH = ".trash"
 TRIES = 3  # who only looks holds a lock for a moment, too
 PAUSE_S = 0.01
 
@@ -54,7 +59,10 @@ class Caches:
     def inspect(self, identity: str) -> Cache:
         """Return one cache as it is now. Raises OSError."""
         workdir, size = "", Size(0, True)
-        with suppress(NotADirectoryError), self._folder(identity) as folder:
+        with (
+            suppress(NotADirectoryError),
+            Descriptor(os.open(identity, FOLDER_FLAGS, dir_fd=self._root.folder)) as folder,
+        ):
             with suppress(OSError):  # a marker that cannot be read names none
                 workdir = os.fsdecode(marked(folder) or b"")
             size = measured(folder, self._step)
@@ -75,21 +83,42 @@ class Caches:
         With `last_used`, as `inspect` returned it, also return False if the cache was used meanwhile.
         """
         used = self._lock_time(identity)
-        lock = self._exclusive(identity)
-        if lock is None:
+        held = self._exclusive(identity)
+        if held is None:
             return False
-        with Descriptor(lock):
+        with Descriptor(held):
             if last_used is not None and used is not None and used != last_used:
                 return False
-            with suppress(FileNotFoundError):
-                to_trash(self._root, identity, token)
+            with suppress(FileNotFoundError), Descriptor(self._trash()) as trash:
+                os.mkdir(token, 0o700, dir_fd=trash)
+                with Descriptor(os.open(token, FOLDER_FLAGS, dir_fd=trash)) as draft:
+                    move(self._root.folder, identity, draft, "0")
             os.unlink(f"{identity}.lock", dir_fd=self._root.locks)  # who waits for it finds out, and takes a new one
         return True
 
     def empty_trash(self) -> list[str]:
         """Remove what is in the trash, from now or from a run that was cut off. Return what could not be removed, and
         why. Raises OSError."""
-        return empty_trash(self._root, self._step)
+        problems: list[str] = []
+        with Descriptor(self._trash()) as trash:
+            for token in os.listdir(trash):
+                try:
+                    heap = os.open(token, FOLDER_FLAGS, dir_fd=trash)
+                except FileNotFoundError:
+                    continue  # another process was first
+                with Descriptor(heap):
+                    if not lock.try_acquire(heap):
+                        continue  # another process is at it
+                    folder = os.path.join(self._root.path, TRASH, token)
+                    problems += [f"{folder}: {text}" for text in clear(heap, self._step)]
+                with suppress(OSError):  # what is left in it was told
+                    os.rmdir(token, dir_fd=trash)
+        return problems
+
+    def _trash(self) -> int:
+        with suppress(FileExistsError):
+            os.mkdir(TRASH, 0o700, dir_fd=self._root.folder)
+        return os.open(TRASH, FOLDER_FLAGS, dir_fd=self._root.folder)
 
     def drop_loose_locks(self) -> None:
         """Remove the locks of caches that are not there. Raises OSError."""
@@ -97,17 +126,12 @@ class Caches:
             identity = name.removesuffix(".lock")
             if not is_cache_id(identity) or self._is_there(identity):
                 continue
-            lock = self._exclusive(identity)
-            if lock is None:
+            held = self._exclusive(identity)
+            if held is None:
                 continue
-            with Descriptor(lock):
+            with Descriptor(held):
                 if not self._is_there(identity):
                     os.unlink(name, dir_fd=self._root.locks)
-
-    @contextmanager
-    def _folder(self, identity: str) -> Iterator[int]:
-        with Descriptor(os.open(identity, FOLDER_FLAGS, dir_fd=self._root.folder)) as folder:
-            yield folder
 
     def _is_there(self, identity: str) -> bool:
         try:
@@ -132,10 +156,10 @@ class Caches:
     def _in_use(self, identity: str) -> bool:
         if self._lock_time(identity) is None:
             return False  # looking at it makes no lock: its time says when the cache was used
-        lock = self._exclusive(identity)
-        if lock is not None:
-            os.close(lock)
-        return lock is None
+        held = self._exclusive(identity)
+        if held is not None:
+            os.close(held)
+        return held is None
 
     def _exclusive(self, identity: str) -> int | None:
         """The lock, held; None if the cache is in use."""

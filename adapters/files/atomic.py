@@ -103,14 +103,19 @@ def replace_in(
 ) -> None:
     """Put a file in the place of another in an open folder. `confirm` runs just before that step, and may raise to
     prevent it. Raises Unflushed, OSError."""
-    draft = _draft(folder, content, mode, prefix)
+    draft = _draft_name(prefix)
+    descriptor, has_name = _written(folder, draft, content, mode)
     try:
+        if not has_name:
+            _name(descriptor, draft, folder)
         if confirm:
             confirm()
         os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         _remove(folder, draft)
         raise
+    finally:
+        os.close(descriptor)
     flush(folder)
 
 
@@ -137,21 +142,6 @@ def sync_folder(path: str) -> None:
     """Flush the entries of a folder behind a change that is made. Raises Unflushed, OSError."""
     with Descriptor(open_folder(path)) as folder:
         flush(folder)
-
-
-def _draft(folder: int, content: bytes, mode: int, prefix: str) -> str:
-    """Write a draft, and return its name."""
-    draft = _draft_name(prefix)
-    descriptor, has_name = _written(folder, draft, content, mode)
-    try:
-        if not has_name:
-            _name(descriptor, draft, folder)
-    except BaseException:
-        _remove(folder, draft)
-        raise
-    finally:
-        os.close(descriptor)
-    return draft
 
 
 def _draft_name(prefix: str) -> str:

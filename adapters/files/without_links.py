@@ -27,22 +27,22 @@ _HOW = words(_FLAGS, 0, RESOLVE_NO_SYMLINKS)  # struct open_how
 
 def mount_of(descriptor: int) -> int | None:
     """Return the number of the mount that an open path lies in, as in /proc/PID/mountinfo; None before Linux 5.8."""
-    read = _statx(descriptor, STATX_MNT_ID)
+    read = statx(descriptor, b"", AT_EMPTY_PATH, STATX_MNT_ID)
     return int.from_bytes(read[_MOUNT_AT : _MOUNT_AT + 8], "little") if read else None
 
 
 def born_ns(descriptor: int) -> int | None:
     """Return when an open file or folder was made; None where its file system does not record that."""
-    read = _statx(descriptor, STATX_BTIME)
+    read = statx(descriptor, b"", AT_EMPTY_PATH, STATX_BTIME)
     seconds = int.from_bytes(read[_BIRTH_AT : _BIRTH_AT + 8], "little", signed=True)
     return seconds * 10**9 + int.from_bytes(read[_BIRTH_AT + 8 : _BIRTH_AT + 12], "little") if read else None
 
 
-def _statx(descriptor: int, wanted: int) -> bytes:
-    """Return the struct statx of an open path; empty where the field that is wanted is not known."""
+def statx(descriptor: int, path: bytes, flags: int, wanted: int) -> bytes:
+    """Return the struct statx of a path, relative to an open one; empty where nothing that is wanted is known."""
     answer = SyscallBuffer()
     try:
-        call(_STATX, descriptor, b"\0", AT_EMPTY_PATH, wanted, answer)
+        call(_STATX, descriptor, path + b"\0", flags, wanted, answer)
     except OSError:
         return b""
     read = bytes(answer)

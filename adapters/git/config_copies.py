@@ -96,7 +96,7 @@ def branches_of(common: str) -> frozenset[str] | None:
     are too many. Raises Refusal."""
     if is_folder(f"{common}/reftable") or _size(f"{common}/packed-refs") > PACKED_BYTES_MAX:
         return None
-    packed = refs.parsed(pointers.read(f"{common}/packed-refs", refs.BYTES_MAX) or b"")
+    packed = refs.packed_of(common)
     names = [name[11:] for name in packed if name.startswith("refs/heads/")]
     waiting, left = [""], refs.LOOSE_MAX  # a program can leave any number of empty folders there
     while waiting:

@@ -20,7 +20,7 @@ from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import is_folder, is_git_folder, mode_of
 from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.kernel.paths import below
-from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.refusal import quoted
 from omac.domain.sandbox.confinement import DENY, GIT_HOOKS, LINK, PRIVATE, READ, WRITE, Entry
 
 TYPE_CHECKING = False
@@ -164,10 +164,7 @@ class Folders:
     def _hold_pointer(self, admin: str) -> None:
         """Have something where a worktree outside the workdir has its `.git`: git prunes one that it does not find, and
         deletes of the admin folder what is not pinned. Where the worktree is granted, its own is there."""
-        try:
-            back = os.fsdecode((pointers.read(f"{admin}/gitdir", pointers.BYTES_MAX) or b"").strip())
-        except Refusal:
-            return
+        back = os.fsdecode(pointers.read_leniently(f"{admin}/gitdir", pointers.BYTES_MAX).strip())
         dot = os.path.join(admin, back)
         is_elsewhere = back.endswith("/.git") and not below(dot, self._pins.workdir)
         if is_elsewhere and stat.S_ISREG(mode_of(dot)) and os.path.realpath(dot) == dot:

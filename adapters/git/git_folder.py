@@ -8,12 +8,11 @@ import time
 
 from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.git.entry import FoundEntry, is_link_probe
-from omac.adapters.git.foreign_folder import stamp_with_content
 from omac.adapters.git.git_place import GitPlace
 from omac.adapters.git.inspection import DEPTH_MAX, PATH_CHARACTERS_MAX, TOO_DEEP, Inspection
 from omac.adapters.git.open_folder import content_of, is_there, open_listable, opened_root, put
 from omac.adapters.git.quarantine import kind_of
-from omac.adapters.git.stamp import node_of, stamp_of
+from omac.adapters.git.stamp import node_of, stamp_of, stamp_with_content
 from omac.domain.git.config import oid_bytes_of
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, Rule, RuleNode
@@ -368,11 +367,10 @@ def _worktree(folder: int) -> str:
 def settings_of(common: str) -> bytes | None:
     """Return what the settings file of a git folder holds; None where it cannot be read."""
     try:
-        folder = opened_root(common)
+        with Descriptor(opened_root(common)) as folder:
+            return content_of(folder, "config", 1 << 20)
     except OSError:
         return None
-    with Descriptor(folder):
-        return content_of(folder, "config", 1 << 20)
 
 
 def inspect_folder(inspection: Inspection, path: str, folder: Folder, opened: int, *, has_others: bool = False) -> None:

@@ -89,15 +89,10 @@ class GitPlace(JudgedFolder):
     def content(self, name: str) -> bytes:
         """Return what a file of the git folder holds; empty where it is none."""
         try:
-            folder = opened_folder(self.git)
+            with Descriptor(opened_folder(self.git)) as folder:
+                return pointers.read_leniently(f"/proc/self/fd/{folder}/{name}", INDEX_BYTES_MAX)
         except OSError:
             return b""
-        try:
-            return pointers.read(f"/proc/self/fd/{folder}/{name}", INDEX_BYTES_MAX) or b""
-        except Refusal:
-            return b""
-        finally:
-            os.close(folder)
 
     def indexes(self) -> list[bytes]:
         """Return what there is of the index: one file, or two where it is split."""
@@ -128,12 +123,11 @@ def led_to(path: str) -> str:
     if "\0" in path:
         return ""
     try:
-        descriptor = opened_path(path)
+        with Descriptor(opened_path(path)) as descriptor:
+            is_link = stat.S_ISLNK(os.fstat(descriptor).st_mode)
+            return "" if is_link else os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
         return ""
-    with Descriptor(descriptor):
-        is_link = stat.S_ISLNK(os.fstat(descriptor).st_mode)
-        return "" if is_link else os.readlink(f"/proc/self/fd/{descriptor}")
 
 
 def _is_same(path: str, other: str) -> bool:

@@ -133,24 +133,19 @@ class PackedRefs:
         """Replace the packed refs in a folder as git does; False where git is at it, or has been since they were
         `before`."""
         try:
-            folder = opened_folder(path)
+            with Descriptor(opened_folder(path)) as folder:
+                put(folder, LOCK, content)
+                try:
+                    if (content_of(folder, NAME, BYTES_MAX) or b"") != before:
+                        raise FileExistsError
+                    if path == self._session.common:
+                        _make_lasting(folder, mode_of(f"{path}/{NAME}") or mode_of(f"{path}/HEAD"))
+                    os.rename(LOCK, NAME, src_dir_fd=folder, dst_dir_fd=folder)
+                except OSError:
+                    os.unlink(LOCK, dir_fd=folder)
+                    raise
         except OSError:
             return False
-        try:
-            put(folder, LOCK, content)
-            try:
-                if (content_of(folder, NAME, BYTES_MAX) or b"") != before:
-                    raise FileExistsError
-                if path == self._session.common:
-                    _make_lasting(folder, mode_of(f"{path}/{NAME}") or mode_of(f"{path}/HEAD"))
-                os.rename(LOCK, NAME, src_dir_fd=folder, dst_dir_fd=folder)
-            except OSError:
-                os.unlink(LOCK, dir_fd=folder)
-                raise
-        except OSError:
-            return False
-        finally:
-            os.close(folder)
         return True
 
 
@@ -206,9 +201,8 @@ def _stamp(folder: str) -> Stamp | None:
 def _content(path: str) -> bytes | None:
     """Return the packed refs of a folder, empty if it has none; None if they cannot be read, or are too many."""
     try:
-        folder = opened_folder(path)
+        with Descriptor(opened_folder(path)) as folder:
+            content = content_of(folder, NAME, BYTES_MAX)
     except OSError:
         return None
-    with Descriptor(folder):
-        content = content_of(folder, NAME, BYTES_MAX)
-        return content if content is not None or mode_of(f"{path}/{NAME}") else b""
+    return content if content is not None or mode_of(f"{path}/{NAME}") else b""

@@ -71,11 +71,10 @@ class DueInspection:
     def wait(self) -> None:
         """Return when the other process does not inspect any more."""
         try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with Descriptor(os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as descriptor:
+                lock.acquire(descriptor, shared=True)
         except FileNotFoundError:
-            return
-        with Descriptor(descriptor):
-            lock.acquire(descriptor, shared=True)
+            pass  # it has ended
 
 
 class Pending:

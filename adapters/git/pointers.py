@@ -54,6 +54,14 @@ def read(path: str, bytes_max: int) -> bytes | None:
         raise unsafe(f"{path} cannot be read: {error.strerror}") from None
 
 
+def read_leniently(path: str, bytes_max: int) -> bytes:
+    """A regular file's content; empty where there is none, or where it is something else, longer, or cannot be read."""
+    try:
+        return read(path, bytes_max) or b""
+    except Refusal:
+        return b""
+
+
 def is_plain(path: str) -> bool:
     """Return whether a path goes upwards at its beginning only, as those do that git writes: of another one a folder on
     the way decides where it leads."""

@@ -194,14 +194,13 @@ class _Carried:
             _describe(parent, name, seen.st_mode, folder, kept)
         else:
             os.mkdir(kept, 0o700, dir_fd=folder)
-            source, made = os.open(name, FOLDER_FLAGS, dir_fd=parent), os.open(kept, FOLDER_FLAGS, dir_fd=folder)
-            try:
+            with (
+                Descriptor(os.open(name, FOLDER_FLAGS, dir_fd=parent)) as source,
+                Descriptor(os.open(kept, FOLDER_FLAGS, dir_fd=folder)) as made,
+            ):
                 for entry in os.listdir(source):
                     theirs = f"was-{entry.lstrip('.')}" if entry in _GITS else entry
                     self.copy(source, entry, made, theirs, f"{path}/{theirs}", depth + 1)
-            finally:
-                os.close(source)
-                os.close(made)
 
     def _count(self, parent: int, name: str, path: str, depth: int) -> os.stat_result:
         seen = os.lstat(name, dir_fd=parent)

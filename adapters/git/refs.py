@@ -101,10 +101,7 @@ def own_branch(common: str, admin: str) -> str:
 
 def branch_of(git: str) -> str:
     """The branch that a HEAD names; "" for a detached one, or what cannot be read."""
-    try:
-        content = pointers.read(f"{git}/HEAD", pointers.BYTES_MAX) or b""
-    except Refusal:
-        return ""
+    content = pointers.read_leniently(f"{git}/HEAD", pointers.BYTES_MAX)
     name = content[5:].strip().decode(errors="surrogateescape")
     return name if content.startswith(b"ref: ") and is_name(name) else ""
 
@@ -149,7 +146,7 @@ def copy_back(session: Session) -> list[tuple[str, str]]:
         return [(session.folder, "the session's refs cannot be read; the host's are as they were, the copy is kept")]
     refusals: list[tuple[str, str]] = []
     commands: list[tuple[str, str]] = []
-    packed = {} if session.narrowed else parsed(pointers.read(f"{session.common}/packed-refs", BYTES_MAX) or b"")
+    packed = {} if session.narrowed else packed_of(session.common)
     for name in sorted(session.base.keys() | ended.keys()):
         old, new = session.base.get(name, ""), ended.get(name, "")
         if old == new or (new and packed.get(name) == new):
@@ -176,33 +173,28 @@ def copy_back(session: Session) -> list[tuple[str, str]]:
 def _ended(session: Session) -> dict[str, str] | None:
     """Return the refs of the session's copy now; `base` itself where the copy is unchanged, None where it is
     unreadable."""
-    if not session.narrowed:
-        try:
-            if pointers.read(f"{session.folder}/packed-refs", BYTES_MAX) == session.packed:
-                return session.base
-        except Refusal:
-            return None
-        session.base = parsed(session.packed)
-    return current(session.folder, narrowed=session.narrowed)
+    try:
+        if session.narrowed:
+            return packed_of(session.folder) | loose(f"{session.folder}/refs", {})
+        packed = pointers.read(f"{session.folder}/packed-refs", BYTES_MAX)
+    except Refusal:
+        return None
+    if packed == session.packed:
+        return session.base
+    session.base = parsed(session.packed)
+    return parsed(packed or b"")
 
 
 def direct_refs(git: str) -> dict[str, str]:
     """Return names and values of the refs of a git folder, without symbolic ones. Raises Refusal (git-unsafe)."""
     symbolic: dict[str, str] = {}
-    values = parsed(pointers.read(f"{git}/packed-refs", BYTES_MAX) or b"")
-    values.update(loose(f"{git}/refs", symbolic))
+    values = packed_of(git) | loose(f"{git}/refs", symbolic)
     return {name: value for name, value in values.items() if name not in symbolic}
 
 
-def current(folder: str, *, narrowed: bool) -> dict[str, str] | None:
-    """Return the refs of a copy now; None where it cannot be read. `refs/replace` is never part of them."""
-    try:
-        values = parsed(pointers.read(f"{folder}/packed-refs", BYTES_MAX) or b"")
-        if narrowed:
-            values.update(loose(f"{folder}/refs", {}))
-    except Refusal:
-        return None
-    return values
+def packed_of(git: str) -> dict[str, str]:
+    """Return names and values of the packed refs of a git folder, or of a copy. Raises Refusal (git-unsafe)."""
+    return parsed(pointers.read(f"{git}/packed-refs", BYTES_MAX) or b"")
 
 
 def parsed(packed: bytes) -> dict[str, str]:
@@ -241,10 +233,7 @@ def loose(folder: str, symbolic: dict[str, str]) -> dict[str, str]:
 
 def text_of(path: str) -> str:
     """Return what the file of a ref holds; empty for one that is too long for a value, or cannot be read."""
-    try:
-        return (pointers.read(path, pointers.BYTES_MAX) or b"").decode(errors="surrogateescape").strip()
-    except Refusal:
-        return ""
+    return pointers.read_leniently(path, pointers.BYTES_MAX).decode(errors="surrogateescape").strip()
 
 
 def is_name(name: str) -> bool:

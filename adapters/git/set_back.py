@@ -13,8 +13,7 @@ import os
 import stat
 from bisect import bisect_left
 
-from omac.adapters.git import pointers
-from omac.adapters.git.refs import BYTES_MAX, OWN_ALWAYS, SET_ASIDE, applied, parsed, text_of
+from omac.adapters.git.refs import OWN_ALWAYS, SET_ASIDE, applied, packed_of, text_of
 from omac.adapters.git.repository import is_folder, mode_of
 from omac.domain.git.grammar import is_oid
 from omac.domain.kernel.refusal import Refusal
@@ -23,7 +22,7 @@ from omac.domain.kernel.refusal import Refusal
 def set_back(git: str, before: dict[str, str], own: str) -> list[tuple[str, str]]:
     """Set refs of a git folder back to what they were `before`, but for `own` and new ones: (ref, what was done)."""
     try:
-        packed = parsed(pointers.read(f"{git}/packed-refs", BYTES_MAX) or b"")
+        packed = packed_of(git)
     except Refusal:
         return [(git, "its refs cannot be read, and were not set back")]
     return _SetBack(git, packed).run({name: value for name, value in before.items() if name not in (own, OWN_ALWAYS)})

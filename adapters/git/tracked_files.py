@@ -55,10 +55,7 @@ def commit_of(git: str, common: str) -> str:
 
 def names_of(git: str, oid: str) -> list[str]:
     """Return the names of entries of the index of a git folder that have an object; of an index of version 4 none."""
-    try:
-        index = pointers.read(f"{git}/index", INDEX_BYTES_MAX) or b""
-    except Refusal:
-        return []
+    index = pointers.read_leniently(f"{git}/index", INDEX_BYTES_MAX)
     names, wanted = [], bytes.fromhex(oid)
     at = index.find(wanted) if index[4:8] in (b"\0\0\0\2", b"\0\0\0\3") else -1
     while at >= 0:
@@ -72,10 +69,7 @@ def names_of(git: str, oid: str) -> list[str]:
 
 def tracked_of(git: str, names: Iterable[str]) -> set[str]:
     """Return those names that the index of a git folder has; of an index of version 4 some may be missing."""
-    try:
-        index = pointers.read(f"{git}/index", INDEX_BYTES_MAX) or b""
-    except Refusal:
-        return set()
+    index = pointers.read_leniently(f"{git}/index", INDEX_BYTES_MAX)
     return {name for name in names if _has(index, name)}
 
 
@@ -156,7 +150,7 @@ class _Commit:
         self.project = project
         self._git = git
         self._commit = commit
-        self._index = _index(git) if commit else b""
+        self._index = pointers.read_leniently(f"{git}/index", INDEX_BYTES_MAX) if git and commit else b""
         self._objects: GenuineObjects | None = None
         self._deadline = 0.0
         self._blobs: dict[str, tuple[str, bytes, bool]] = {}
@@ -212,13 +206,6 @@ class _Commit:
 
 def _git_of(project: str, folders: Mapping[str, Folder]) -> str:
     return next((path for path, folder in folders.items() if folder.worktree == project and not folder.only), "")
-
-
-def _index(git: str) -> bytes:
-    try:
-        return (pointers.read(f"{git}/index", INDEX_BYTES_MAX) or b"") if git else b""
-    except Refusal:
-        return b""
 
 
 def _has(index: bytes, path: str) -> bool:

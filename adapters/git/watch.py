@@ -24,6 +24,7 @@ import os
 import select
 import time
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git.dot_git import DotJudge, innermost, outermost
 from omac.adapters.git.entry import FoundEntry
@@ -33,7 +34,7 @@ from omac.adapters.git.open_folder import content_of
 from omac.adapters.git.packed_refs import PackedRefs
 from omac.adapters.git.pointers import BYTES_MAX
 from omac.adapters.git.worktree_scan import judge_bare
-from omac.adapters.linux.syscall import call
+from omac.adapters.linux import inotify
 from omac.domain.git.folder import MARKS
 from omac.domain.git.grammar import AGENT, GRAMMAR
 from omac.domain.kernel.sizes import counted
@@ -51,13 +52,8 @@ IDLE_S = 3600.0
 ENDS_WITHIN_S = 5.0
 SETTLES_WITHIN_S = 30.0  # whoever typed ^Z waits
 _PAUSE_S = 0.005
-_CALLS = {"x86_64": (294, 254), "aarch64": (26, 27)}  # inotify_init1, inotify_add_watch
-_IN_MODIFY, _IN_MOVED_TO, _IN_CREATE, _IN_Q_OVERFLOW, _IN_IGNORED = 0x2, 0x80, 0x100, 0x4000, 0x8000
-_IN_ONLYDIR, _IN_DONT_FOLLOW, _IN_ISDIR = 0x01000000, 0x02000000, 0x40000000
-_OF_A_WORKTREE = _IN_CREATE | _IN_MOVED_TO | _IN_ONLYDIR | _IN_DONT_FOLLOW
-_OF_GIT = _OF_A_WORKTREE | _IN_MODIFY  # whether or not who wrote a file closes it
-_HEAD_BYTES = 16  # of struct inotify_event before its name: wd, mask, cookie, len
-_READ_BYTES = 1 << 16
+_OF_A_WORKTREE = inotify.IN_CREATE | inotify.IN_MOVED_TO | inotify.IN_ONLYDIR | inotify.IN_DONT_FOLLOW
+_OF_GIT = _OF_A_WORKTREE | inotify.IN_MODIFY  # whether or not who wrote a file closes it
 READS_MAX = 16  # before what they brought is judged
 OF_A_BARE_ONE = frozenset((*MARKS, "config"))  # a folder that has one of them may be a repository now
 _JUDGED = frozenset(name.lower().encode() for name in (".git", *OF_A_BARE_ONE))  # of the files in a worktree
@@ -82,7 +78,6 @@ class GitWatch:
         self._watched: dict[int, str] = {}
         self._of_git: set[int] = set()  # those of folders in a git folder: there, every file is judged
         self._files: dict[int, set[tuple[str, str]]] = {}  # folders and names, by the watch of their inode
-        self._add_watch = 0
         self._inotify = -1
         self._stop, self._stopped = -1, -1
         self._is_stopped = False
@@ -143,9 +138,8 @@ class GitWatch:
         self._unlisted += len(moved[room:])
 
     def _begin(self) -> bool:
-        init, self._add_watch = _CALLS.get(os.uname().machine, (0, 0))
         try:
-            self._inotify = call(init, os.O_NONBLOCK | os.O_CLOEXEC)
+            self._inotify = inotify.opened()
         except OSError:
             return False
         return True
@@ -196,7 +190,7 @@ class GitWatch:
                 continue
             try:
                 mask = _OF_GIT if root else _OF_A_WORKTREE
-                watch = call(self._add_watch, self._inotify, os.fsencode(folder) + b"\0", mask)
+                watch = inotify.watch(self._inotify, folder, mask)
                 self._watched[watch] = folder
                 (self._of_git.add if root else self._of_git.discard)(watch)
                 self._judge_in(folder, waiting)
@@ -223,21 +217,21 @@ class GitWatch:
     def _judge_all(self) -> None:
         changed: dict[tuple[str, str], bool] = {}
         for watch, mask, raw in self._events():
-            if mask & _IN_Q_OVERFLOW:
+            if mask & inotify.IN_Q_OVERFLOW:
                 for path in (*self._folders, *self._projects):
                     self._watch(path)
-            elif mask & _IN_IGNORED:  # it is gone, and makes room
+            elif mask & inotify.IN_IGNORED:  # it is gone, and makes room
                 self._files.pop(watch, None)
                 self._watched.pop(watch, None)
                 self._of_git.discard(watch)
             elif watch in self._files:
                 for key in self._files[watch]:
                     changed.setdefault(key, False)
-            elif (
-                raw and (mask & _IN_ISDIR or watch in self._of_git or raw.lower() in _JUDGED) and watch in self._watched
-            ):
-                key = self._watched[watch], os.fsdecode(raw)
-                changed[key] = changed.get(key, False) or bool(mask & _IN_ISDIR)
+            elif raw and watch in self._watched:
+                is_folder = bool(mask & inotify.IN_ISDIR)
+                if is_folder or watch in self._of_git or raw.lower() in _JUDGED:
+                    key = self._watched[watch], os.fsdecode(raw)
+                    changed[key] = changed.get(key, False) or is_folder
         for (folder, name), is_folder in changed.items():
             if self._is_stopped:
                 return
@@ -250,15 +244,9 @@ class GitWatch:
         parsed: list[tuple[int, int, bytes]] = []
         for _ in range(READS_MAX):
             try:
-                events = os.read(self._inotify, _READ_BYTES)
+                parsed += inotify.events(self._inotify)
             except OSError:  # there are no more
                 break
-            numbers = memoryview(events).cast("i")
-            at = 0
-            while at < len(events):
-                number, begin = at // 4, at + _HEAD_BYTES
-                at = begin + numbers[number + 3]
-                parsed.append((numbers[number], numbers[number + 1], events[begin:at].rstrip(b"\0")))
         return parsed
 
     def _judge(self, folder: str, name: str) -> None:
@@ -268,21 +256,16 @@ class GitWatch:
         if (not root and not is_dot and name not in OF_A_BARE_ONE) or f"{folder}/{name}" in self._inspection.closed:
             return
         try:
-            opened = opened_folder(folder)
-        except OSError:
-            return
-        try:
-            entry = FoundEntry(name, os.lstat(name, dir_fd=opened))
-            if root:
-                self._judge_git(root, folder, opened, entry)
-            elif not is_dot:
-                judge_bare(self._inspection, opened, folder)
-            elif not (entry.is_file(follow_symlinks=False) and self._is_unwritten(opened, folder, name)):
-                DotJudge(self._inspection, frozenset(self._folders)).judge(opened, folder, entry)
+            with Descriptor(opened_folder(folder)) as opened:
+                entry = FoundEntry(name, os.lstat(name, dir_fd=opened))
+                if root:
+                    self._judge_git(root, folder, opened, entry)
+                elif not is_dot:
+                    judge_bare(self._inspection, opened, folder)
+                elif not (entry.is_file(follow_symlinks=False) and self._is_unwritten(opened, folder, name)):
+                    DotJudge(self._inspection, frozenset(self._folders)).judge(opened, folder, entry)
         except (OSError, Exhausted):
             return  # it is gone, or something else is in its place: that has an event of its own
-        finally:
-            os.close(opened)
 
     def _is_unwritten(self, opened: int, folder: str, name: str) -> bool:
         """Watch a `.git` file, and return whether it holds nothing yet; it is judged when it does."""
@@ -292,8 +275,7 @@ class GitWatch:
         """Watch a file itself, whichever of its names it is written by; False where there are too many."""
         if len(self._watched) + len(self._files) >= WATCHES_MAX:
             return False
-        path = os.fsencode(f"{folder}/{name}") + b"\0"
-        watch = call(self._add_watch, self._inotify, path, _IN_MODIFY | _IN_DONT_FOLLOW)
+        watch = inotify.watch(self._inotify, f"{folder}/{name}", inotify.IN_MODIFY | inotify.IN_DONT_FOLLOW)
         self._files.setdefault(watch, set()).add((folder, name))
         return True
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from omac.adapters.files import atomic, bounded
-from omac.adapters.files.descriptor import Descriptor
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.files.lock import hold_opened
 from omac.adapters.linux.home import home_of
 from omac.domain.harness.harness import Harness
@@ -21,8 +21,6 @@ from omac.journal.folders import nearest_existing, write_command
 
 BYTES_MAX = 4 * 1024 * 1024
 CONFIGURATION = ".config"  # in the home; XDG_CONFIG_HOME names another place for it
-
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class AgentFile(NamedTuple):
@@ -188,7 +186,7 @@ def _content(file: AgentFile, folder: int) -> tuple[bytes | None, int]:
 def _locked(file: AgentFile) -> Iterator[int | None]:
     """The open folder, with no other omac changing what is in it; None where there is none."""
     try:
-        folder = os.open(file.folder, _FOLDER_FLAGS | os.O_NOFOLLOW)
+        folder = os.open(file.folder, FOLDER_FLAGS)
     except FileNotFoundError:
         yield None
         return

@@ -1,17 +1,14 @@
 """Watching folders by inotify(7): a task sleeps until a file in them changes, instead of looking again and again."""
 
-import ctypes
 import os
-import sys
 import threading
 from collections.abc import Collection
 
 import trio
 
-IN_MODIFY, IN_MOVED_FROM, IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x2, 0x40, 0x80, 0x100, 0x200
-CHANGES = IN_MODIFY | IN_MOVED_FROM | IN_MOVED_TO | IN_CREATE | IN_DELETE
-_HEAD = 16  # bytes of struct inotify_event before its name: wd, mask, cookie, len
-_READ = 65_536
+from omac.adapters.linux import inotify
+
+CHANGES = inotify.IN_MODIFY | inotify.IN_MOVED_FROM | inotify.IN_MOVED_TO | inotify.IN_CREATE | inotify.IN_DELETE
 
 
 class FolderWatch:
@@ -23,14 +20,13 @@ class FolderWatch:
 
     def __init__(self, folder: str, names: Collection[str] = ()) -> None:
         self._names = {os.fsencode(name) for name in names}
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._descriptor < 0:
-            raise _last_error(folder)
-        if libc.inotify_add_watch(self._descriptor, os.fsencode(folder), CHANGES) < 0:
-            error = _last_error(folder)
+        self._descriptor = inotify.opened()
+        try:
+            inotify.watch(self._descriptor, folder, CHANGES)
+        except OSError as error:
+            error.filename = folder
             self.close()
-            raise error
+            raise
 
     def close(self) -> None:
         """Close the watch, in a thread of its own: the kernel takes 15 ms for that."""
@@ -51,17 +47,8 @@ class FolderWatch:
         concerned = False
         while True:
             try:
-                events = os.read(self._descriptor, _READ)
+                events = inotify.events(self._descriptor)
             except BlockingIOError:
                 return concerned
-            at = 0
-            while at < len(events):
-                length = int.from_bytes(events[at + 12 : at + _HEAD], sys.byteorder)
-                name = events[at + _HEAD : at + _HEAD + length].rstrip(b"\0")
+            for _, _, name in events:
                 concerned = concerned or not self._names or not name or name in self._names
-                at += _HEAD + length
-
-
-def _last_error(folder: str) -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number), folder)

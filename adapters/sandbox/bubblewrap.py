@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 
+from omac.adapters.files import atomic
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox import confinement
 from omac.domain.sandbox.confinement import ALLOWED, DENY, GIT_HOOKS, PRIVATE, READ, WRITE, access_at, governing
@@ -46,9 +47,7 @@ class Files:
         """The number of a descriptor, for an argument, that reads as `content`."""
         descriptor = os.memfd_create("omac")
         self.descriptors.append(descriptor)
-        at = 0
-        while at < len(content):
-            at += os.write(descriptor, content[at:])
+        atomic.write_all(descriptor, content)
         os.lseek(descriptor, 0, os.SEEK_SET)
         return str(descriptor)
 

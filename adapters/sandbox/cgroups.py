@@ -16,6 +16,7 @@ import fcntl
 import os
 import time
 
+from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.sandbox.mounted import mount_rows, unescaped
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
@@ -104,16 +105,11 @@ def remove_ownerless(parent: str) -> None:
         if not name.startswith(PREFIX):
             continue
         try:
-            lock = os.open(f"{parent}/{name}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            with Descriptor(os.open(f"{parent}/{name}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove(f"{parent}/{name}", 100)
         except OSError:
-            continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove(f"{parent}/{name}", 100)
-        except OSError:
-            pass  # it has an owner, or is another user's
-        finally:
-            os.close(lock)
+            continue  # it has an owner, is another user's, or is gone
 
 
 def remove(folder: str, ms_max: int) -> bool:
@@ -153,13 +149,12 @@ def write(path: str, text: str, optional: bool) -> None:
         if optional:
             return
         raise
-    try:
-        os.write(descriptor, text.encode())
-    except OSError as error:
-        error.filename = path
-        raise
-    finally:
-        os.close(descriptor)
+    with Descriptor(descriptor):
+        try:
+            os.write(descriptor, text.encode())
+        except OSError as error:
+            error.filename = path
+            raise
 
 
 def _kill(folder: str) -> None:

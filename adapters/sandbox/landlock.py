@@ -37,6 +37,7 @@ MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK = 0x40, 0x80, 0x
 MAKE_SYM, REFER, TRUNCATE, IOCTL_DEV = 0x1000, 0x2000, 0x4000, 0x8000
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # a rule for a file may hold no other
 EVERYTHING = 0xFFFF
+SPECIAL = MAKE_SYM | MAKE_FIFO | MAKE_SOCK
 
 BIND_TCP = 0x1  # LANDLOCK_ACCESS_NET_BIND_TCP
 ABSTRACT, SIGNALS = 0x1, 0x2  # LANDLOCK_SCOPE_*
@@ -82,12 +83,11 @@ def fence(folders: tuple[str, ...], bind_ports: tuple[int | str, ...] | None = N
         have = f"Landlock ABI {known}" if known else "no Landlock"
         needed = f"Linux {KERNELS[FENCE_ABI]} is needed (Landlock ABI {FENCE_ABI}), this kernel has {have}"
         raise OSError(errno.EOPNOTSUPP, needed)
-    special = MAKE_SYM | MAKE_FIFO | MAKE_SOCK
-    rules = _bounded_ruleset(special | REFER, bind_ports, known)
+    rules = _bounded_ruleset(SPECIAL | REFER, bind_ports, known)
     allowbelow(rules, "/", REFER)  # else nothing could be renamed into another folder
     for folder in _beside(folders):
         try:
-            allowbelow(rules, folder, special)
+            allowbelow(rules, folder, SPECIAL)
         except (FileNotFoundError, NotADirectoryError):
             continue  # it has just gone, or is a link now: nothing is allowed there
     restrict(rules)

@@ -38,7 +38,6 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
 PROCESSES = "/proc"
 
 READING = landlock.READ_FILE | landlock.READ_DIR | landlock.EXECUTE
-SPECIAL = landlock.MAKE_SYM | landlock.MAKE_FIFO | landlock.MAKE_SOCK
 WRITING = landlock.EVERYTHING & ~(landlock.MAKE_CHAR | landlock.MAKE_BLOCK | landlock.IOCTL_DEV)
 OF_DEVICES = landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.IOCTL_DEV
 
@@ -131,7 +130,7 @@ def _writing(policy: Policy, path: str) -> int:
     """Return the accesses allowed below a writable path; in folders of the fence, links, FIFOs and sockets cannot be
     made."""
     fenced = below_any(path, policy.fence)
-    return WRITING & ~SPECIAL if fenced else WRITING
+    return WRITING & ~landlock.SPECIAL if fenced else WRITING
 
 
 def _allow(rules: int, path: str, accesses: int) -> None:

@@ -17,8 +17,8 @@ import os
 
 from omac.adapters.files import atomic, bounded
 from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
-from omac.adapters.files.without_links import RESOLVE_NO_SYMLINKS
-from omac.adapters.linux.syscall import call, words
+from omac.adapters.files.without_links import opened_without_links
+from omac.adapters.linux.syscall import call
 from omac.domain.sandbox.confinement import REPLACEABLE
 
 TYPE_CHECKING = False
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
 _NAME = "file"
 _LINK = "link"
-_OPEN_TREE, _MOVE_MOUNT, _OPENAT2 = 428, 429, 437  # on every architecture
+_OPEN_TREE, _MOVE_MOUNT = 428, 429  # on every architecture
 _SETNS = {"x86_64": 308, "aarch64": 268}
 _CLONE_LINK = 1 | os.O_CLOEXEC | 0x100  # OPEN_TREE_CLONE, AT_SYMLINK_NOFOLLOW
 _TO_AND_FROM_DESCRIPTORS = 0x04 | 0x40  # MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH
-_HOW = words(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS)  # struct open_how
 _NS_GET_USERNS = 0xB701
 _NEW_MOUNTS, _NEW_USERS = 0x00020000, 0x10000000
 
@@ -73,15 +72,10 @@ class Replaceable:
     def content(self, path: str) -> bytes | None:
         """Return what the copy of a file holds now; None where it is gone, no file, or too long."""
         try:
-            folder = os.open(self._numbers[path], FOLDER_FLAGS, dir_fd=self._folder)
+            with Descriptor(os.open(self._numbers[path], FOLDER_FLAGS, dir_fd=self._folder)) as folder:
+                return bounded.read(_NAME, self._bytes_max, dir_fd=folder)
         except OSError:
             return None
-        try:
-            return bounded.read(_NAME, self._bytes_max, dir_fd=folder)
-        except OSError:
-            return None
-        finally:
-            os.close(folder)
 
     def close(self) -> None:
         if self._child:
@@ -110,7 +104,7 @@ def _mount_links(init: int, numbers: Mapping[str, str], answer: int) -> None:
         call(setns, mounts, _NEW_MOUNTS)
         for path, number in numbers.items():
             link = call(_OPEN_TREE, root, f"{REPLACEABLE[1:]}/{number}/{_LINK}".encode() + b"\0", _CLONE_LINK)
-            there = call(_OPENAT2, root, os.fsencode(path[1:]) + b"\0", _HOW, len(_HOW))
+            there = opened_without_links(path, root)
             call(_MOVE_MOUNT, link, b"\0", there, b"\0", _TO_AND_FROM_DESCRIPTORS)
         code = 0
     except OSError as problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
+from omac.adapters.files import atomic
 from omac.adapters.sandbox.terminal import ignored
 
 _CHUNK_BYTES = 1 << 16
@@ -101,8 +102,7 @@ def _carry(number: int, ours: int, others: list[int]) -> None:
             if descriptor != ours:
                 os.close(descriptor)
         while chunk := os.read(source, _CHUNK_BYTES):
-            while chunk:
-                chunk = chunk[os.write(sink, chunk) :]
+            atomic.write_all(sink, chunk)
     except OSError:
         pass  # the other side is gone
     finally:

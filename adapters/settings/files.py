@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from omac.adapters.files import atomic, bounded
-from omac.adapters.files.descriptor import Descriptor
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.files.lock import hold_opened
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
@@ -32,7 +32,6 @@ PROJECT_LINE_BYTES_MAX = 200  # the parser takes time quadratic in the parts of 
 
 _DRAFT = f".{FILE}."
 _STATED = re.compile(r"\s*(?:\[+(?P<table>[^\[\]]+)\]|(?P<key>[^=#\[\]]+)=)")
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class _UnusableSettings(Exception):
@@ -136,13 +135,11 @@ def _user_document(path: str) -> tuple[str, dict[str, Any]]:
 
 def _project_content(workdir: str) -> bytes:
     """Return the content of a project's settings file. Raises OSError, ValueError, _UnusableSettings."""
-    top = os.open(workdir, _FOLDER_FLAGS)
-    try:
-        folder = os.open(PROJECT_FOLDER, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=top)
-    except NotADirectoryError:
-        raise _UnusableSettings("is in a folder that is a link, or none at all") from None
-    finally:
-        os.close(top)
+    with Descriptor(atomic.open_folder(workdir)) as top:
+        try:
+            folder = os.open(PROJECT_FOLDER, FOLDER_FLAGS, dir_fd=top)
+        except NotADirectoryError:
+            raise _UnusableSettings("is in a folder that is a link, or none at all") from None
     with Descriptor(folder):
         if stat.S_ISLNK(os.stat(FILE, dir_fd=folder, follow_symlinks=False).st_mode):
             raise _UnusableSettings("is a link")
@@ -235,7 +232,7 @@ def _edited(text: str, table: str, key: str, value: str | bool | None) -> str | 
 @contextmanager
 def _locked(path: str) -> Iterator[int]:
     """The open folder, with nobody else changing settings in it. Raises OSError, Refusal (contention)."""
-    with Descriptor(os.open(path, _FOLDER_FLAGS)) as folder:
+    with Descriptor(atomic.open_folder(path)) as folder:
         if not hold_opened(folder):
             message = f"another omac is changing the settings in {printable(path)}; nothing was changed"
             raise Refusal("contention", message, fix=["try again"])

@@ -31,6 +31,11 @@ ConfigType = Literal["string", "bool", "int", "enum"]
 ScopeKind = Literal["workdir", "global"]
 
 
+def in_variables(mount: str) -> str:
+    """Return a mount as the variables that agents use name it."""
+    return mount.upper().replace("-", "_")
+
+
 class MetaError(Exception):
     """omac.yaml breaks its contract: `field` says where (dotted path), `problem` says how."""
 

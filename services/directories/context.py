@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.skills.meta import in_variables
 from omac.projections.status import SkillStatus, shown_problem
 
 HEADING = """\
@@ -36,7 +37,7 @@ def _line(skill: SkillStatus, source: str, directory: str, offline: bool) -> str
     if not skill.mount:
         return f"* {printable(skill.name)}{guide}"
     if skill.state in ("ready", "restarting"):
-        variable = f"$OMAC_{skill.mount.upper().replace('-', '_')}_BASE"
+        variable = f"$OMAC_{in_variables(skill.mount)}_BASE"
         call = f'`curl --unix-socket "$OMAC_SOCKET" "{variable}/"`' if offline else variable
         return f"* {printable(skill.name)}: {call}{guide}"
     state, detail = shown_problem(skill.state, skill.detail)

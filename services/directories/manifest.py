@@ -7,6 +7,7 @@ import msgspec
 from omac.domain.access.control import Listener
 from omac.domain.directories.directory import Directory
 from omac.domain.kernel import ids
+from omac.domain.skills.meta import in_variables
 from omac.projections.access.routes import SHARED
 from omac.projections.status import SkillStatus, skills_of
 from omac.projections.system import System
@@ -66,7 +67,7 @@ def manifest_of(system: System, namespace: ids.HostId, directory: Directory, tok
     skills = [*own, *(skill for skill in shared_skills(system, namespace) if skill.name not in names)]
     ready = [_path(skill) for skill in skills if skill.state == "ready"]
     env: dict[str, str] = {"OMAC_SKILLS": ",".join(ready)}
-    named = [(skill, skill.mount.upper().replace("-", "_")) for skill in reversed(skills) if skill.mount]
+    named = [(skill, in_variables(skill.mount)) for skill in reversed(skills) if skill.mount]
     for skill, name in named:  # the directory's own come last, and stay
         env[f"OMAC_{name}_BASE"] = f"{reach.base}/{token}/{_path(skill)}"
     for skill, name in named:  # and the long names, whatever a mount is called

@@ -30,7 +30,6 @@ from omac.domain.kernel.refusal import Refusal, quoted, stopping
 from omac.domain.kernel.terminal_escaping import printable
 from omac.services.directories.control_call import Caller, ControlCall
 from omac.services.directories.manifest import Manifest, Reach, described, manifest_of, shared_skills
-from omac.services.directories.online import is_outdated, online_directories
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
 from omac.services.ports import SkillFolders
@@ -84,7 +83,7 @@ class Directories:
             if caller.listener == "bridge":
                 self._check_bridge(canonical)
             is_fresh = await self._bring_online(stream, canonical, call)
-            if not is_fresh and caller.listener != "bridge" and await is_outdated(self._state(stream), self._folders):
+            if not is_fresh and caller.listener != "bridge" and await _is_outdated(self._state(stream), self._folders):
                 await self._request_reload(stream, canonical, call)
             if stream in self._engine.revoked:
                 raise _still_going(canonical)
@@ -231,7 +230,13 @@ class Directories:
 
     def listing(self) -> list[dict[str, str]]:
         """Directories of this run that are not offline, with their states; tokens are withheld."""
-        return online_directories(self._engine.system, self._engine.namespace)
+        return [
+            {"dir": entry.state.path, "state": entry.state.status}
+            for stream, entry in sorted(self._engine.system.directories.entries.items())
+            if entry.state.path
+            and entry.state.status != "offline"
+            and ids.key_of(stream).namespace == self._engine.namespace
+        ]
 
     def global_skills(self) -> list[dict[str, Any]]:
         """Skills shared by all directories; without URLs, which need the token of a directory."""
@@ -329,3 +334,15 @@ class Directories:
 def _still_going(path: str) -> Refusal:
     message = f"{path} is being taken offline, and that is not recorded yet; try again"
     return Refusal("directory-offline", message, fix=["omac status", "omac journal path  # is its disk slow, or full?"])
+
+
+async def _is_outdated(directory: Directory, folders: SkillFolders) -> bool:
+    """Return whether a skill is refused for code that is no longer in its folder."""
+    for name, route in directory.routes.items():
+        if route.why == "skill-broken" and (skill := directory.skills.get(name)) is not None:
+            try:
+                if await folders.bundle_hash(skill.source) != skill.bundle_hash:
+                    return True
+            except OSError:
+                return True
+    return False

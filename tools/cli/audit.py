@@ -1,7 +1,6 @@
 """omac audit: each access, each launch and each change of trust once, filtered, in their order."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -62,7 +61,7 @@ def run(request: AuditRequest, environment: Mapping[str, str]) -> int:
     if request.after is not None:
         return _resume(request, environment)
     count = FOLLOWED_AFTER if request.follow and request.last is None else request.last
-    with closing(to_read(environment, request.journal)) as journal:
+    with to_read(environment, request.journal) as journal:
         head = journal.store.head()
         progress = Progress("events indexed")
         audit = SearchedAudit(journal, StateDir.of(environment), head, progress=progress.show)
@@ -132,7 +131,7 @@ def _show_counts(rows: Iterable[AuditRow], request: AuditRequest) -> None:
 
 def _resume(request: AuditRequest, environment: Mapping[str, str]) -> int:
     """Show a page of the rows that ended after a cursor, then the cursor of the next page."""
-    with closing(to_read(environment, request.journal)) as journal:
+    with to_read(environment, request.journal) as journal:
         head = journal.store.head()
         cursor = Cursor.parse(request.after or START, journal.store.journal_id(), head)
         if request.follow:
@@ -169,7 +168,7 @@ class AuditPage:
 def _follow(request: AuditRequest, environment: Mapping[str, str], known: int, journal_id: str = "") -> None:
     """Show each row as it ends, until the person ends it. Those up to position `known` were shown; in JSON, each row
     has its cursor where `journal_id` is given."""
-    with closing(to_read(environment, request.journal)) as journal:
+    with to_read(environment, request.journal) as journal:
         head = journal.store.head()
         audit = SearchedAudit(journal, StateDir.of(environment), head)
         fold = audit.fold()
@@ -189,7 +188,7 @@ def _show_each(ended: Iterable[tuple[int, AuditRow]], request: AuditRequest, jou
 def _records_for_ever(request: AuditRequest, environment: Mapping[str, str], position: int) -> Iterator[Recorded]:
     """Yield the records of a journal behind a position, those to come included. Raises Refusal."""
     while True:
-        with closing(to_read(environment, request.journal)) as journal:
+        with to_read(environment, request.journal) as journal:
             for recorded in journal.records(position):
                 position = recorded.position
                 yield recorded

@@ -2,7 +2,6 @@
 conversation."""
 
 from collections.abc import Mapping
-from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -31,7 +30,7 @@ INDENTED_MAX = 12  # levels; a chain that is deeper goes on below the last
 
 def run(position: int, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the tree. Raises Refusal."""
-    with closing(to_read(environment, journal_path)) as journal:
+    with to_read(environment, journal_path) as journal:
         explanation = explain(position, journal)
         if explanation is None:
             head = journal.store.head()

@@ -16,6 +16,7 @@ import msgspec
 from omac.domain.access.control import PERSON
 from omac.domain.kernel.refusal import REASONS, Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.skills.meta import in_variables
 from omac.tools.cli.control import ask_run, explaining_directory, online_in
 from omac.tools.compose.scope_options import Where, directory_of
 from omac.tools.compose.state import look_at, server_socket
@@ -56,7 +57,7 @@ def env(request: CallRequest, environment: Mapping[str, str]) -> int:
     """Print the variables by which a shell reaches a skill, for eval. Raises Refusal."""
     manifest = _manifest(request, environment)
     skill = _ready(manifest, request)
-    name = f"OMAC_{skill['mount'].upper().replace('-', '_')}_BASE"
+    name = f"OMAC_{in_variables(skill['mount'])}_BASE"
     variables = {name: skill["base"], "OMAC_WORKDIR": manifest["dir"], "OMAC_SKILLS": manifest["env"]["OMAC_SKILLS"]}
     if request.json:
         print_json(variables)

@@ -75,26 +75,23 @@ def show_key(journal_path: str | None, as_json: bool, environment: Mapping[str, 
 
 def move_key(to: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Keep the key in another store. Raises Refusal."""
-    from omac.tools.compose.recording import moved_key  # loads what appends
+    from omac.tools.compose.recording import recording  # loads what appends
 
     signer = signer_for(journal_path, environment)
-    moved_key(environment, journal_path, signer, to)
+    with recording(environment, journal_path) as record:
+        signer.move(to, record)
     _show_kept(signer, as_json)
     return 0
 
 
-def rotate_key(
-    is_lost: bool,
-    journal_path: str | None,
-    as_json: bool,
-    environment: Mapping[str, str],
-) -> int:
+def rotate_key(is_lost: bool, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Have another key sign from now on, and print the public one. Raises Refusal."""
-    from omac.tools.compose.recording import key_begun_again, rotated_key  # loads what appends
+    from omac.tools.compose.recording import recording  # loads what appends
 
     _require_journal(journal_path, environment)
-    change = key_begun_again if is_lost else rotated_key
-    done = change(environment, journal_path, signer_for(journal_path, environment))
+    signer = signer_for(journal_path, environment)
+    with recording(environment, journal_path) as record:
+        done = signer.begin_again(record) if is_lost else signer.rotate(record)
     if as_json:
         print_json({"old": done.old, "key": done.new, "lost": is_lost})
         return 0

@@ -9,11 +9,11 @@ import trio
 
 from omac.domain.kernel.refusal import REASONS, Refusal
 from omac.domain.legacy.go_import import BY_AGENT, ImportGroup, Old, Project, Step
+from omac.domain.legacy.go_profile import ProfilePlan
 from omac.domain.skills.values import shown
 from omac.services.legacy.go_import import ImportPlan, carry_out
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import SkillSearch
-from omac.tools.cli.go_profiles import MARKS, show_profiles
 from omac.tools.compose.command_context import opened
 from omac.tools.compose.go_set_up import open_import, read_go_profiles, read_set_up, write_profile
 from omac.tools.compose.scope_options import Where, search_of
@@ -23,6 +23,7 @@ from omac.tools.terminal.render import print_folded, print_line, report, report_
 
 ABSENT_SHOWN_MAX = 20
 SCOPES = {"workdir": "this project", "global": "all projects", "defaults": "saved defaults", "missing": "not here"}
+MARKS = {"take": "+", "there": "=", "skip": "-"}
 TO_VAULT = ("omac vault init", "omac settings set secrets.store")  # commands after which new values go into the vault
 
 
@@ -50,7 +51,7 @@ def run(request: ImportRequest, environment: Mapping[str, str]) -> int:
     groups = [job.group for job in moved.jobs]
     if not request.json:
         _show(search.workdir, groups)
-        show_profiles(profiles)
+        _show_profiles(profiles)
     refused: list[Refusal] = []
     is_needed = moved.is_needed or any(plan.takes for plan in profiles)
     changed = is_needed and not request.dry_run and _is_wanted(request, groups)
@@ -142,6 +143,24 @@ def _show(workdir: str, groups: Sequence[ImportGroup]) -> None:
                 print_line(f"      by hand: {command}")
     if len(absent) > ABSENT_SHOWN_MAX:
         print_line(f"and {len(absent) - ABSENT_SHOWN_MAX} more that are not here")
+
+
+def _show_profiles(profiles: Sequence[ProfilePlan]) -> None:
+    """Show each key of each profile: what it becomes, that nothing is needed, or what to do instead."""
+    for plan in profiles:
+        print_folded(f"sandbox profile {plan.name} {plan.source}")
+        if plan.present:
+            print_line(f"  = {plan.present} is there already, and is used by --profile {plan.name}")
+            continue
+        for entry in plan.keys:
+            match entry.verdict:
+                case "take":
+                    print_line(f"  + {entry.key} as {entry.value}")
+                case "there":
+                    print_line(f"  = {entry.key} {entry.value}: {entry.why}")
+                case "skip":
+                    print_folded(f"  - {entry.key} {entry.value} is not supported: {entry.why}", 4)
+        print_line(f"  use it by: omac start --profile {plan.name}")
 
 
 def _line(step: Step) -> str:

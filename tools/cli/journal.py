@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import closing
 
 from omac.domain.kernel.ids import HostId
 from omac.tools.compose.journals import inbox_of, to_read
@@ -14,7 +13,7 @@ from omac.tools.terminal.timestamps import rfc3339
 
 def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show size, span and kinds. Raises Refusal."""
-    with closing(to_read(environment, journal_path)) as journal:
+    with to_read(environment, journal_path) as journal:
         head = journal.store.head()
         inbox = inbox_of(StateDir.of(environment), HostId(""), journal.store.path)  # to look into
         segments = journal.store.segments()

@@ -120,17 +120,8 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
     elif rows:
         cells = [APPROVAL_HEADS]
         for row in rows:
-            code = (row.digest[:HASH_SHOWN] or "no copy", row.source)
-            cells.append(
-                (
-                    row.skill,
-                    row.scope,
-                    row.harness,
-                    wall_clock_of(row.since) if row.since else "-",
-                    row.code or "-",
-                    *code,
-                )
-            )
+            since, copy = wall_clock_of(row.since) if row.since else "-", row.digest[:HASH_SHOWN] or "no copy"
+            cells.append((row.skill, row.scope, row.harness, since, row.code or "-", copy, row.source))
         show_columns(cells)
     else:
         report("nothing is approved")

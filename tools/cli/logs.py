@@ -7,7 +7,7 @@ with a line of omac's, and the journal knows when.
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Refusal
@@ -78,7 +78,7 @@ def _logs(request: LogsRequest, environment: Mapping[str, str]) -> list[SidecarL
     newest: dict[tuple[str, str], SidecarLog] = {}
     sockets = living_sockets(environment) if request.follow else ()
     alive = {os.path.realpath(os.path.dirname(path)) for path in sockets}
-    with closing(to_read(environment, request.journal)) as journal:
+    with to_read(environment, request.journal) as journal:
         for recorded in journal.of_kinds(KINDS):
             match recorded.event:
                 case SpawnRequested(spec):

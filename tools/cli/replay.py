@@ -1,7 +1,6 @@
 """omac replay: the state as it was at a position or a time, and the events that led there."""
 
 from collections.abc import Mapping
-from contextlib import closing
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.reader import ReadJournal
@@ -20,7 +19,7 @@ LED_THERE = 20  # events shown to people
 def run(at: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the state at `at`. Raises Refusal."""
     state = StateDir.of(environment)
-    with closing(to_read(environment, journal_path)) as journal:
+    with to_read(environment, journal_path) as journal:
         position = _position(journal, at)
         require_left(journal.store, position if at.isdigit() else max(position, 1))
         system = restored(journal, snapshots_of(state, journal.store), position)

@@ -1,7 +1,6 @@
 """omac continue and omac resume: the agent that ran last in a project, with a session of its own that it had there."""
 
 from collections.abc import Mapping
-from contextlib import closing
 from typing import Literal
 
 from omac.domain.harness.harness import Harness
@@ -35,10 +34,8 @@ def run(command: Command, request: StartRequest, session: str | None, environmen
 def _last(project: str, command: Command, journal_path: str | None, environment: Mapping[str, str]) -> Harness:
     """The agent that ran last there. Raises Refusal (misuse)."""
     state = StateDir.of(environment)
-    journal, name = read_if_any(state, state.journal_in_use(environment, journal_path)), ""
-    if journal is not None:
-        with closing(journal):
-            name = last_agent(journal.of_kinds(KINDS), project)
+    with read_if_any(state, state.journal_in_use(environment, journal_path)) as journal:
+        name = last_agent(journal.of_kinds(KINDS), project) if journal is not None else ""
     if not name:
         message = f"omac has started no agent in {project} yet, so there is no session to {command}"
         instead, has_agent = start_command(environment)

@@ -14,7 +14,7 @@ from omac.domain.directories.skill_plan import drift, unmet
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted, shown_size
 from omac.domain.skills.bundle import considered
-from omac.domain.skills.meta import Config, FoundSkill, Secret
+from omac.domain.skills.meta import Config, FoundSkill, Secret, in_variables
 from omac.domain.skills.registration import Code
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, every, find
@@ -140,7 +140,7 @@ def show_purpose(reviewed: Review, environment: Mapping[str, str]) -> None:
     print_folded(f"  it runs as you: {shlex.join(sidecar.command)}", 4)
     if reviewed.approved is not None:
         show_interpreters(reviewed.approved)
-    print_line(f"  agents call it by $OMAC_{sidecar.mount.upper().replace('-', '_')}_BASE")
+    print_line(f"  agents call it by $OMAC_{in_variables(sidecar.mount)}_BASE")
     if script := install_script(skill, environment):
         says = f"  its install script is {script.path}, which omac does not run"
         print_folded(f"{says}: read it, and run it before you approve the files", 4)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import trio
 
@@ -22,6 +22,8 @@ from omac.tools.compose.scope_options import Where, for_repository, search_of
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import report, report_fix
+
+Declared = TypeVar("Declared", Secret, Config)
 
 BY_RECORD = ("skill-not-found", "skill-invalid", "skill-without-sidecar")  # what a folder on disk is needed for
 
@@ -92,17 +94,11 @@ class OpenedSkill(NamedTuple):
 
     def secret(self, name: str) -> Secret:
         """The secret of that name. Raises Refusal (value-refused) that lists what there is."""
-        for secret in self.sidecar.secrets:
-            if secret.name == name:
-                return secret
-        raise self._undeclared(name, "secret", self.sidecar.secrets)
+        return self._declared(name, "secret", self.sidecar.secrets)
 
     def config(self, name: str) -> Config:
         """The setting of that name. Raises Refusal (value-refused) that lists what there is."""
-        for config in self.sidecar.config:
-            if config.name == name:
-                return config
-        raise self._undeclared(name, "setting", self.sidecar.config)
+        return self._declared(name, "setting", self.sidecar.config)
 
     def refused(self, error: ValueRefused, *fix: str) -> Refusal:
         """A value that was refused, as the person hears of it."""
@@ -112,13 +108,16 @@ class OpenedSkill(NamedTuple):
         registry = Registry.read(current().environment, self.journal)
         return registry.standing(self.candidate, self.opened.folders)
 
-    def _undeclared(self, name: str, kind: str, declared: Collection[Secret | Config]) -> Refusal:
+    def _declared(self, name: str, kind: str, declared: Collection[Declared]) -> Declared:
+        for field in declared:
+            if field.name == name:
+                return field
         names = ", ".join(field.name for field in declared) or "none"
         message = f"{self.name} in {self.skill.source} declares no {kind} {name!r}; it declares: {names}"
         fix = [self.command("config", "show")]
         if any(field.name == name for field in self.sidecar.fields):
             fix = [self.command("config", "set", name) if kind == "secret" else self.command("secrets", "set", name)]
-        return Refusal("value-refused", message, fix=fix, skill=self.name)
+        raise Refusal("value-refused", message, fix=fix, skill=self.name)
 
 
 @contextmanager

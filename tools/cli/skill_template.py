@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from omac.domain.skills.meta import in_variables
+
 GUIDE = """\
 ---
 name: {name}
@@ -93,7 +95,7 @@ USE = """\
 
 def files_of(name: str, mount: str, secrets: Sequence[str] = ()) -> dict[str, str]:
     """Return the content of each file of a new skill by its name; it asks for the values of `secrets`."""
-    part = mount.upper().replace("-", "_")
+    part = in_variables(mount)
     words = {"name": name, "mount": mount, "variable": f"OMAC_{part}_BASE"}
     words["prefix"] = f"X_{part}" if part[0].isdigit() else part
     if secrets:

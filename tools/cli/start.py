@@ -18,7 +18,7 @@ from omac.tools.compose.agent_launch import (
     launch_of,
     project_around,
 )
-from omac.tools.compose.project_heads import ProjectHeads
+from omac.tools.compose.repositories import BranchHeads
 from omac.tools.compose.serve_options import ServeOptions, flags_of
 from omac.tools.compose.waiting_sandbox import WaitingSandbox
 from omac.tools.terminal.invocation import current
@@ -55,7 +55,7 @@ def run(request: StartRequest, environment: Mapping[str, str], waiting: WaitingS
         return explain(wanted, wanted.launch, environment, as_json=request.json)
     server = server_of(wanted, environment, waiting)
     width = columns_of_report()
-    heads = ProjectHeads(wanted.workdirs[0], environment)  # git works meanwhile
+    heads = BranchHeads(wanted.workdirs[0], environment)  # git works meanwhile
     status = trio.run(server.run, lambda _: None, _report_unavailable)
     report_end(server.use, heads.new_commits(), wanted.workdirs[0], width)
     return status

@@ -6,7 +6,6 @@ Programs get the projected state as it is; people what lives of it, by pid, star
 import os
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from functools import partial
 
 import msgspec
@@ -128,6 +127,6 @@ def _missing(status: Status) -> frozenset[str]:
 def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> Status:
     from omac.tools.compose.journals import report_missing, system_of, to_read
 
-    with closing(to_read(environment, journal_path)) as journal:
+    with to_read(environment, journal_path) as journal:
         report_missing(journal.store)
         return status_of(system_of(journal, StateDir.of(environment)))

@@ -4,7 +4,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import closing
 from functools import partial
 
 import msgspec
@@ -57,7 +56,7 @@ class _Reading:
         self._journal = journal
         self._environment = environment
         self._calls = RecentCalls(WINDOW_S)
-        with closing(to_read(environment, journal)) as opened:
+        with to_read(environment, journal) as opened:
             self._position = opened.store.head()
             audit = SearchedAudit(opened, StateDir.of(environment), self._position)
             now = time.time_ns()
@@ -69,7 +68,7 @@ class _Reading:
 
     def load(self, now: int) -> list[CallLoad]:
         """Return the load at `now`. Raises Refusal."""
-        with closing(to_read(self._environment, self._journal)) as opened:
+        with to_read(self._environment, self._journal) as opened:
             for recorded in opened.records(self._position):
                 self._position = recorded.position
                 if (row := self._fold.apply(recorded)) is not None:

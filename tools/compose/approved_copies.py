@@ -3,7 +3,6 @@
 import logging
 import os
 from collections.abc import Mapping
-from contextlib import closing
 
 import trio
 
@@ -28,10 +27,9 @@ def approved_copy(environment: Mapping[str, str], flag: str | None, approved: Co
     """Return the copy that was frozen of this code. Raises Refusal (skill-changed) where it is missing or damaged."""
     state = StateDir.of(environment)
     path = state.journal_in_use(environment, flag)
-    journal = read_if_any(state, path)
-    if journal is None or not approved.digest:
-        raise Refusal("skill-changed", f"no copy of the approved files is kept for {approved.source}")
-    with closing(journal):
+    with read_if_any(state, path) as journal:
+        if journal is None or not approved.digest:
+            raise Refusal("skill-changed", f"no copy of the approved files is kept for {approved.source}")
         folder = state.frozen(path, journal.store.journal_id())
     try:
         return FrozenFiles(os.path.join(os.path.realpath(folder), approved.digest.partition(":")[2]), approved.source)

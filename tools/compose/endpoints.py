@@ -17,6 +17,7 @@ import msgspec
 
 from omac.adapters.linux import readiness
 from omac.domain.harness.harness import Harness
+from omac.domain.skills.meta import in_variables
 from omac.projections.access.routes import SHARED
 from omac.services.directories.manifest import Manifest, Reach
 from omac.tools.terminal.version import VERSION
@@ -96,7 +97,7 @@ def flat_variables(manifest: Manifest, ready: Ready) -> dict[str, str]:
     for skill in reversed(manifest.skills):  # the directory's own come last, and stay
         if skill["mount"]:
             shared = "" if skill["scope"] == "workdir" else SHARED
-            paths[skill["mount"].upper().replace("-", "_")] = f"{manifest.dir_token}/{shared}{skill['mount']}"
+            paths[in_variables(skill["mount"])] = f"{manifest.dir_token}/{shared}{skill['mount']}"
     return {
         **{f"OMAC_{name}_SOCKET_BASE": reach.socket_base(path) for name, path in paths.items() if reach.socket},
         **{f"OMAC_{name}_BASE": f"{reach.base}/{path}" for name, path in paths.items()},

@@ -8,7 +8,6 @@ import hashlib
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
 from typing import NamedTuple
 
 import msgspec
@@ -89,7 +88,7 @@ def export_evidence(
         raise Refusal("misuse", f"{request.folder} exists already: an export makes its folder", fix=["--out NEW"])
     signer.require_sound_and_open()
     with held_draft(request.folder) as draft:
-        with closing(to_read(environment, request.journal)) as journal:
+        with to_read(environment, request.journal) as journal:
             path = journal.store.path
             begun = draft.begun
             if begun is not None:

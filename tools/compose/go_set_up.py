@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
 from omac.adapters.files import atomic
 from omac.adapters.legacy.go_files import copy_path, read_old, read_profiles
@@ -84,10 +84,8 @@ def _seen(source: str) -> Seen:
 def _recorded(journal_path: str | None, environment: Mapping[str, str]) -> Iterator[RecordedState]:
     """Yield the state recorded so far. Creates nothing: without a state directory, nothing is recorded."""
     state = StateDir.of(environment)
-    has_host = os.path.exists(os.path.join(state.path, "host-id"))
-    journal = read_if_any(state, state.journal_in_use(environment, journal_path)) if has_host else None
-    if journal is None:
+    if not os.path.exists(os.path.join(state.path, "host-id")):
         yield RecordedState(None, None)
         return
-    with closing(journal):
-        yield RecordedState(journal, host_id(state))
+    with read_if_any(state, state.journal_in_use(environment, journal_path)) as journal:
+        yield RecordedState(journal, host_id(state) if journal is not None else None)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import closing
 
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.compose.journals import read_if_any
@@ -15,10 +14,9 @@ def time_ahead(environment: Mapping[str, str], state: StateDir, now: int) -> int
     """Return the time of the journal's last event where that is more than a minute after `now`, both in nanoseconds
     since 1970 UTC; None also where the journal cannot be read, which other findings report."""
     try:
-        journal = read_if_any(state, state.journal_in_use(environment))
-        if journal is None or not os.path.exists(state.path):
-            return None
-        with closing(journal):
+        with read_if_any(state, state.journal_in_use(environment)) as journal:
+            if journal is None or not os.path.exists(state.path):
+                return None
             head = journal.store.head()
             last = max((recorded.at for recorded in journal.records(head - 1, head)), default=0) if head else 0
     except Refusal:

@@ -9,7 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -96,8 +96,9 @@ def _opened(
         )  # fmt: skip
 
 
-def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
-    """The journal that a command means, to read only. Raises Refusal.
+@contextmanager
+def to_read(environment: Mapping[str, str], flag: str | None) -> Iterator[ReadJournal]:
+    """Yield the journal that a command means, to read only. Raises Refusal.
 
     Where it cannot be written, what is in the spool stays there, and that is said.
     """
@@ -109,7 +110,8 @@ def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
             _take_in_at(state, path)
         except Refusal as refusal:
             _log.warning("what is in %s is not shown (%s): %s", spool, counted(len(waiting), "record"), refusal.message)
-    return ReadJournal(path, mark_of(state, path), keys_of(state, path))
+    with closing(ReadJournal(path, mark_of(state, path), keys_of(state, path))) as journal:
+        yield journal
 
 
 def take_in(environment: Mapping[str, str]) -> None:
@@ -118,16 +120,17 @@ def take_in(environment: Mapping[str, str]) -> None:
     _take_in_at(state, state.journal_in_use(environment, None))
 
 
-def read_if_any(state: StateDir, path: str) -> ReadJournal | None:
-    """Return the journal at `path`, to read only; None where there never was one. Raises Refusal."""
-    mark = mark_of(state, path)
-    if not os.path.lexists(path):
+@contextmanager
+def read_if_any(state: StateDir, path: str) -> Iterator[ReadJournal | None]:
+    """Yield the journal at `path`, to read only; None where there never was one. Raises Refusal."""
+    mark, journal = mark_of(state, path), None
+    if os.path.lexists(path):
+        with suppress(JournalInCreation):
+            journal = ReadJournal(path, mark, keys_of(state, path))
+    else:
         mark.require_unmarked()
-        return None
-    try:
-        return ReadJournal(path, mark, keys_of(state, path))
-    except JournalInCreation:
-        return None
+    with nullcontext() if journal is None else closing(journal):
+        yield journal
 
 
 def path_in_use(state: StateDir, environment: Mapping[str, str], flag: str | None) -> str:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from omac.domain.harness.harness import Harness
 from omac.domain.sandbox.briefing import VARIABLE
 from omac.domain.sandbox.request import request_of
+from omac.domain.skills.meta import in_variables
 from omac.services.sandbox.policy import SandboxPlan, plan
 from omac.tools.compose.agent_launch import SETTINGS_WORD, AgentLaunch
 from omac.tools.compose.endpoints import Ready, inherited, variables
@@ -34,7 +35,7 @@ def explanation(
     would."""
     argv = tuple(SETTINGS if word == SETTINGS_WORD else word for word in launch.argv)
     seen = launch.sees(PLACES)
-    flat = [f"OMAC_{mount.upper().replace('-', '_')}_{kind}" for mount in mounts for kind in ("BASE", "SOCKET_BASE")]
+    flat = [f"OMAC_{in_variables(mount)}_{kind}" for mount in mounts for kind in ("BASE", "SOCKET_BASE")]
     extra = dict.fromkeys((*flat, "OMAC_SKILLS", "OMAC_WORKDIR"), UNKNOWN) | variables(harness, seen) | launch.variables
     host = inherited(environment)
     if launch.request is None:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 
 from omac.adapters.caches.size import measured
 from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
@@ -55,10 +54,9 @@ class OwnFiles:
         try:
             if os.path.lexists(self.journal):  # through a link it could be read, and not be written
                 require_regular(self.journal, os.lstat(self.journal).st_mode)
-            journal = read_if_any(self.state, self.journal)
-            if journal is None:
-                return None
-            with closing(journal):
+            with read_if_any(self.state, self.journal) as journal:
+                if journal is None:
+                    return None
                 path, segments = journal.store.path, journal.store.segments()
                 self.lost = tuple(segment_refusal(error, path) for error in missing_segments(path, segments))
                 return system_of(journal, self.state)

@@ -7,7 +7,6 @@ from functools import partial
 
 import trio
 
-from omac.adapters.files.signing_keys import KeptKey
 from omac.domain.access import signing
 from omac.domain.access.signing import KeyLost, KeyRotated, RecordLoss, RecordRotation, key_id
 from omac.domain.kernel import ids
@@ -28,22 +27,16 @@ def recorded_checkpoint(environment: Mapping[str, str], flag: str | None, signer
     return note.text
 
 
-def rotated_key(environment: Mapping[str, str], flag: str | None, signer: Signer) -> RecordRotation:
-    """Have another key sign from now on; return what was recorded of that. Raises Refusal."""
-    with _recording(environment, flag) as record:
-        return signer.rotate(record)
+@contextmanager
+def recording(environment: Mapping[str, str], flag: str | None) -> Iterator[Record]:
+    """Yield what records changes of the key in the journal that a command means. Raises Refusal."""
+    with carrying(environment, flag) as journal:
 
+        def record(command: KeyChange) -> None:
+            stream = ids.checkpoint_stream(journal.host)
+            trio.run(journal.execute, signing.AGGREGATE, stream, command, PERSON)
 
-def key_begun_again(environment: Mapping[str, str], flag: str | None, signer: Signer) -> RecordLoss:
-    """Have another key begin a new chain, for the old one is lost; return what was recorded of that. Raises Refusal."""
-    with _recording(environment, flag) as record:
-        return signer.begin_again(record)
-
-
-def moved_key(environment: Mapping[str, str], flag: str | None, signer: Signer, store: str) -> KeptKey:
-    """Keep the key in another store, on record; return it. Raises Refusal."""
-    with _recording(environment, flag) as record:
-        return signer.move(store, record)
+        yield record
 
 
 def recorded_again(state: StateDir, path: str, changes: Sequence[KeyRotated | KeyLost]) -> int:
@@ -71,14 +64,3 @@ def recorded_again(state: StateDir, path: str, changes: Sequence[KeyRotated | Ke
             trio.run(journal.execute, signing.AGGREGATE, stream, command, PERSON)
             recorded += 1
     return recorded
-
-
-@contextmanager
-def _recording(environment: Mapping[str, str], flag: str | None) -> Iterator[Record]:
-    with carrying(environment, flag) as journal:
-
-        def record(command: KeyChange) -> None:
-            stream = ids.checkpoint_stream(journal.host)
-            trio.run(journal.execute, signing.AGGREGATE, stream, command, PERSON)
-
-        yield record

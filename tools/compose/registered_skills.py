@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -125,10 +125,9 @@ class Registry:
         """Read the registrations from the journal named or in use; empty where there is none yet. Raises Refusal."""
         state = StateDir.of(environment)
         path = state.journal_in_use(environment, journal_path)
-        journal = read_if_any(state, path)
-        if journal is None:
-            return cls(HostId(""), System(), partial(_histories, state, path))
-        with closing(journal):
+        with read_if_any(state, path) as journal:
+            if journal is None:
+                return cls(HostId(""), System(), partial(_histories, state, path))
             copies = state.frozen(path, journal.store.journal_id())
             histories, path = partial(_histories, state, path), environment.get("PATH", os.defpath)
             system = system_of(journal, state)
@@ -229,12 +228,8 @@ class Registry:
 @contextmanager
 def _histories(state: StateDir, path: str) -> Iterator[History]:
     """Open what returns the records of a stream of the journal at `path`."""
-    journal = read_if_any(state, path)
-    if journal is None:
-        yield lambda _: ()
-        return
-    with closing(journal):
-        yield partial(_history, journal)
+    with read_if_any(state, path) as journal:
+        yield partial(_history, journal) if journal is not None else lambda _: ()
 
 
 def _history(journal: ReadJournal, stream: StreamId) -> Iterable[Recorded]:

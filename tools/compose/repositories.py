@@ -2,6 +2,7 @@
 
 import logging
 
+from omac.adapters.git.commits import BranchHeads as BranchHeads
 from omac.adapters.git.common_directory import worktree_folder
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.skills.repository import WorktreeFolder

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import closing
 
 import trio
 
@@ -61,10 +60,9 @@ def used_stores(stores: SecretStores, environment: Mapping[str, str]) -> set[str
     """Return the stores that hold something that was given, and the one that would take more. Raises Refusal."""
     used = {trio.run(stores.chosen)}
     state = StateDir.of(environment)
-    journal = read_if_any(state, state.journal_in_use(environment))
-    if journal is None:
-        return used
-    with closing(journal):
+    with read_if_any(state, state.journal_in_use(environment)) as journal:
+        if journal is None:
+            return used
         known = [entry.state for entry in system_of(journal, state).credentials.entries.values()]
     for credential in known:
         remembered = [default.secret for default in credential.defaults.values() if default.secret]

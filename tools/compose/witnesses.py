@@ -47,9 +47,8 @@ def found_witness(environment: Mapping[str, str], state: StateDir) -> FoundWitne
     resolved = resolve({}, {}, None, None)
     try:
         resolved = resolve({}, environment, None, read_user(environment))
-        journal = read_if_any(state, state.journal_in_use(environment))
-        if journal is not None and os.path.exists(state.path):
-            with closing(journal):
+        with read_if_any(state, state.journal_in_use(environment)) as journal:
+            if journal is not None and os.path.exists(state.path):
                 delivered = system_of(journal, state).of(witness.AGGREGATE)[ids.witness_stream(host_id(state))].state
     except Refusal:
         pass
