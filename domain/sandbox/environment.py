@@ -98,10 +98,11 @@ def filtered(
 
 def named_index(host: Mapping[str, str], workdir: str, git_folders: Iterable[str]) -> list[str]:
     """Return the variable, to be given, by which the host's git names another index in one of these folders, if any."""
-    path = host.get("GIT_INDEX_FILE", "")
-    path = path if path.startswith("/") else f"{workdir}/{path}"
+    named = host.get("GIT_INDEX_FILE", "")
+    path = named if named.startswith("/") else f"{workdir}/{named}"
     folder = folder_of(path)
-    return [f"GIT_INDEX_FILE={path}"] if folder in git_folders and path != f"{folder}/index" else []
+    is_another = named and folder in git_folders and path != f"{folder}/index"
+    return [f"GIT_INDEX_FILE={path}"] if is_another else []
 
 
 def warnings_of(environment: Mapping[str, str], given: Iterable[str], host: Mapping[str, str]) -> list[str]:

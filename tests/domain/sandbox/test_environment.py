@@ -17,6 +17,7 @@ from omac.domain.sandbox.environment import (
     ORDINARY,
     PROXIES,
     filtered,
+    named_index,
     warnings_of,
 )
 
@@ -143,6 +144,26 @@ def test_what_omac_adds_counts_most() -> None:
     made = filtered(HOST, given=["A=1", "HOME=/x"], additions={"HOME": "/home/ada", "PWD": "/w"})
     assert (made["HOME"], made["PWD"], made["A"]) == ("/home/ada", "/w", "1")
     assert filtered({})["PATH"] == DEFAULT_PATH
+
+
+@pytest.mark.parametrize(
+    ("value", "passes"),
+    [
+        ("/w/.git/next-index-7.lock", "/w/.git/next-index-7.lock"),
+        (".git/next-index-7.lock", "/w/.git/next-index-7.lock"),
+        ("/w/.git/index", None),
+        ("/other/.git/next-index-7.lock", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_an_index_of_the_project_passes(value: str | None, passes: str | None) -> None:
+    """git names an index in one of the project's git folders, other than the usual one."""
+    host = {} if value is None else {"GIT_INDEX_FILE": value}
+    for workdir in ("/w", "/bare"):
+        named = named_index(host, workdir, ["/w/.git", "/bare"])
+        wanted = passes if workdir == "/w" or (value or "").startswith("/") else None
+        assert named == ([f"GIT_INDEX_FILE={wanted}"] if wanted else [])
 
 
 NAMES = st.one_of(
