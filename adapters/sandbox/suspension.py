@@ -13,7 +13,6 @@ import _signal  # type: ignore[import-not-found] # the C part: `signal` itself t
 import _thread
 import os
 import time
-from contextlib import suppress
 
 from omac.adapters.linux.children import children_of, threads_of
 from omac.adapters.linux.process_identity import stat_fields
@@ -82,8 +81,10 @@ class HeldProcesses:
 
     def _hold(self) -> None:
         """Hold all of them. Files that ran out leave some."""
-        with suppress(OSError):
+        try:
             self._hold_all()
+        except OSError:
+            pass
 
     def _hold_all(self) -> None:
         quiet, deadline = 0, time.monotonic() + WITHIN_S

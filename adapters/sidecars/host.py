@@ -79,8 +79,9 @@ class LinuxSidecarHost(SidecarHost):
         """Keep the logs of the sidecars that run within logfile.BOUND_BYTES each, until cancelled."""
         while True:
             await trio.sleep(LOGS_BOUND_S)
-            if logs := [started.birth.log for started in self._by_port.values()]:
-                await run_in_thread(logfile.bound, logs)
+            logs = [started.birth.log for started in self._by_port.values()]
+            if long := list(filter(logfile.is_long, logs)):  # else a thread would begin each time for nothing
+                await run_in_thread(logfile.bound, long)
 
     async def spawn(
         self, label: str, spec: SidecarSpec, folder: str, secrets: Mapping[str, Hidden]

@@ -15,6 +15,7 @@ from omac.journal.folders import make_private
 ROTATE_BYTES = 8 * 1024 * 1024
 BOUND_BYTES = 64 * 1024 * 1024  # on the disk, while its sidecar runs
 KEPT_BYTES = 16 * 1024 * 1024
+BLOCK_BYTES = 512  # that st_blocks counts (stat(2))
 HOLE_STEP = 1024 * 1024  # a multiple of each file system's block: only whole ones are freed
 LOGS_MAX = 1_000  # in one folder: a server meets any number of directories
 _FALLOCATE = {"x86_64": 285, "aarch64": 47}
@@ -53,8 +54,16 @@ def make_room(log: str, in_use: Collection[str]) -> None:
                 os.unlink(path)
 
 
+def is_long(log: str) -> bool:
+    """Return whether a log takes more than BOUND_BYTES of the disk."""
+    try:
+        return os.lstat(log).st_blocks * BLOCK_BYTES > BOUND_BYTES
+    except OSError:
+        return False
+
+
 def bound(logs: Iterable[str]) -> None:
-    """Free the disk of what each log of more than BOUND_BYTES has before its last KEPT_BYTES.
+    """Free the disk of what each of these long logs has before its last KEPT_BYTES.
 
     The beginning becomes a hole, and everything behind stays at its offset, for the sidecar and who follows the log
     have it open. A file system without holes keeps the whole.
@@ -62,7 +71,7 @@ def bound(logs: Iterable[str]) -> None:
     for path in logs:
         with suppress(OSError), Descriptor(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)) as log:
             status = os.fstat(log)
-            if stat.S_ISREG(status.st_mode) and status.st_blocks * 512 > BOUND_BYTES:
+            if stat.S_ISREG(status.st_mode):
                 hole = (status.st_size - KEPT_BYTES) // HOLE_STEP * HOLE_STEP
                 syscall.call(_FALLOCATE[os.uname().machine], log, _PUNCH_HOLE, 0, hole)
 

@@ -351,7 +351,7 @@ def test_a_home_that_is_read_only(omac: Omac, tmp_path: Path, command: tuple[str
     done = omac.run(*command, "--", "true", within=within)
     (fix,) = [line for line in done.err.splitlines() if "try: export" in line]
     chosen = fix.partition("#")[0].split()[2:]
-    extra = {name: f"{tmp_path}/{name}" for name in (word.partition("=")[0] for word in chosen)}
+    extra = {word.partition("=")[0]: f"{tmp_path}/{number}" for number, word in enumerate(chosen)}
     done = omac.run(*command, "--", "true", within=within, extra=extra)
     assert done.status == 0, done
 
