@@ -139,7 +139,9 @@ def _equal_policy(work: Path, environment: dict[str, str]) -> Callable[[], None]
     with contextlib.chdir(work):
         ports = SandboxAdapters(environment, print)
         planned = plan(parse(["--", "true"]), ports)
-    Placeholders(ports.state).make(planned.policy)
+    placeholders = Placeholders(ports.state)
+    placeholders.hold()
+    placeholders.make(planned.policy)
     for layout in planned.layouts.values():
         ports.git.prepare(layout)
     filter_program = seccomp.program(os.uname().machine)
