@@ -22,6 +22,7 @@ OMAC = [sys.executable, "-c", "from omac.tools.entry import main; main()"]
 MANY = 10
 ROUNDS = 9
 PROBE_S = 0.002
+PATH = "/usr/local/bin:/usr/bin:/bin"  # of both sides: omac passes over interpreters of a project, bare shells do not
 
 # The smallest server there is: ready as soon as its interpreter is up.
 AT_ONCE = """
@@ -38,7 +39,7 @@ while True:
 def main() -> bool:
     """Measure both sides in turn; return whether the bounds hold."""
     folder = Path(tempfile.mkdtemp(prefix="ob", dir="/tmp"))
-    environment = {**os.environ, "OMAC_STATE_DIR": str(folder / "state"), "HOME": str(folder)}
+    environment = {**os.environ, "OMAC_STATE_DIR": str(folder / "state"), "HOME": str(folder), "PATH": PATH}
     many, one = folder / "many", folder / "one"
     for number in range(MANY):
         copy_echo(many / ".agents/skills" / f"echo{number}", f"echo{number}")
@@ -124,7 +125,7 @@ def spawn_bare(sources: Sequence[Path]) -> float:
         subprocess.Popen(
             ["python3", "sidecar.py"],
             cwd=source,
-            env={"PATH": os.environ["PATH"], "SIDECAR_PORT": str(port), "SIDECAR_SKILL": source.name},
+            env={"PATH": PATH, "SIDECAR_PORT": str(port), "SIDECAR_SKILL": source.name},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
