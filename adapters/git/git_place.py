@@ -58,9 +58,12 @@ class GitPlace(JudgedFolder):
 
     def is_named_by(self, path: str) -> bool:
         """Implement JudgedFolder. A worktree that the host adds meanwhile counts: its own pointer names this git
-        folder."""
+        folder. git writes that last: while the program is at work, one that has none yet is judged later."""
         try:
-            return not self.holds(path) and pointers.target(os.path.join(self.git, path)) == self.git
+            if self.holds(path):
+                return False
+            pointer = os.path.join(self.git, path)
+            return (self.is_in_use and not os.path.lexists(pointer)) or pointers.target(pointer) == self.git
         except (Refusal, ValueError):
             return False
 
