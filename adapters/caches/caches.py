@@ -111,7 +111,7 @@ class Caches:
                         continue  # another process is at it
                     folder = os.path.join(self._root.path, TRASH, token)
                     problems += [f"{folder}: {text}" for text in clear(heap, self._step)]
-                with suppress(OSError):  # what is left in it was told
+                with suppress(OSError):  # the rest of it is reported
                     os.rmdir(token, dir_fd=trash)
         return problems
 

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-WITHIN_S = 5.0  # whoever typed ^Z waits
+WITHIN_S = 5.0  # the person who typed ^Z waits meanwhile
 _QUIET_ROUNDS = 5  # a look at processes that start others, and end, may find none
 _PAUSE_S = 0.001
 _LET_GO_WITHIN_S = 1.0
