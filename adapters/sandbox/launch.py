@@ -97,8 +97,8 @@ class HeldProgram:
         os.write(self._way, b"\n")
 
     def ended(self, settle: Callable[[], None]) -> int:
-        """Return its exit status when it and all it started have ended, 128+n for a signal. `settle` has judged what
-        they have left while they are held."""
+        """Return its exit status when it and all it started have ended, 128+n for a signal. `settle` judges what they
+        have left; it is called while they are held."""
         raise NotImplementedError
 
     @property

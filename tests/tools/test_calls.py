@@ -208,6 +208,15 @@ def test_a_project_outside_the_roots_names_the_server_that_serves_it(house: Omac
     assert f"  try: omac serve --no-inner --root {house.root} --root '{outside}'  # " in done.err, done
 
 
+@pytest.mark.parametrize("action", ["activate", "reload"])
+def test_a_mistyped_path_without_a_server(omac: Omac, action: str) -> None:
+    """No server is proposed for a directory that is not there."""
+    done = omac.run(action, str(omac.folder / "mistyped"))
+    assert (done.status, done.err) == (
+        2, f"omac: {omac.folder}/mistyped is not a directory\n  try: ls -ld {omac.folder}\n",
+    )  # fmt: skip
+
+
 def test_a_directory_outside_the_roots(house: Omac, server: Serving) -> None:
     """A mistyped path outside the server's roots is no reason for another server, nor is a directory to take
     offline."""

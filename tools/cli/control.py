@@ -46,6 +46,8 @@ def run(
     if not answers:
         root = "." if directory is None else quoted(path)
         fix = _stops(beside) if action == "deactivate" else [f"omac serve --no-inner --root {root}"]
+        if action != "deactivate" and directory is not None and not os.path.isdir(path):
+            raise _no_directory(path)
         raise Refusal("not-found", "no omac serve is running here", fix=fix)
     for run in beside:
         report(f"omac: {path} is still online in run {run}, an omac start")
@@ -60,6 +62,10 @@ def run(
         if manifest.get("skills") == [] and manifest["dir"]:
             print_folded(f"  no skills in .{SHARED_BASE}/skills or an agent's own folder", 4)
     return 0
+
+
+def _no_directory(path: str) -> Refusal:
+    return Refusal("directory-missing", f"{path} is not a directory", fix=[look_at(path)])
 
 
 def _stops(runs: Sequence[str]) -> list[str]:
@@ -88,7 +94,7 @@ def explaining_directory(path: str, environment: Mapping[str, str], action: str 
         if refusal.reason == "outside-roots" and action == "deactivate":
             refusal.fix = tuple(_stops(_beside_the_server(path, environment)))
         elif refusal.reason == "outside-roots" and not os.path.isdir(path):  # a person may know that, an agent may not
-            raise Refusal("directory-missing", f"{path} is not a directory", fix=[look_at(path)]) from None
+            raise _no_directory(path) from None
         elif refusal.reason == "outside-roots":
             refusal.fix = tuple(command.replace("--root DIR", f"--root {quoted(path)}") for command in refusal.fix)
         having = online_in(path, environment) if refusal.reason == "directory-missing" else []

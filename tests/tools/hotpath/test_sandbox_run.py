@@ -931,6 +931,15 @@ def test_job_control(mine: Box, typed: Typed) -> None:
     typed.expect("got word")
 
 
+def _expect_held(beat: Path, typed: Typed) -> None:
+    """Expect that nothing writes to a file until `fg`, and that something does from then on."""
+    before = beat.read_text()
+    time.sleep(0.4)
+    assert beat.read_text() == before
+    typed.type("fg\n")
+    eventually(lambda: beat.read_text() not in ("", before), 5.0, "it goes on")
+
+
 def test_nothing_inside_goes_on_while_omac_is_stopped(mine: Box, typed: Typed) -> None:
     """A process that stops the program stops itself, too, also in a session of its own: omac, which stops with the
     program, would set nothing aside that it leaves. With fg both go on."""
@@ -939,11 +948,7 @@ def test_nothing_inside_goes_on_while_omac_is_stopped(mine: Box, typed: Typed) -
     script = f"setsid bash -c 'sleep 0.3; kill -STOP '$$'; {beats}' & read word; echo got $word"
     typed.type(_command(mine, "bash", "-c", script))
     typed.expect("Stopped")
-    before = beat.read_text()
-    time.sleep(0.2)
-    assert beat.read_text() == before
-    typed.type("fg\n")
-    eventually(lambda: beat.read_text() not in ("", before), 5.0, "it goes on")
+    _expect_held(beat, typed)
     typed.type("word\n")
     typed.expect("got word")
 
@@ -979,11 +984,7 @@ def test_no_process_inside_gets_round_the_stop(mine: Box, typed: Typed, way: str
     (mine.workdir / "beats.py").write_text(f"import ctypes, os, signal, struct, threading, time\n{_BEATS}{way}")
     typed.type(_command(mine, "bash", "-c", "python3 beats.py & read word; echo got $word"))
     typed.expect("Stopped")
-    before = beat.read_text()
-    time.sleep(0.4)
-    assert beat.read_text() == before
-    typed.type("fg\n")
-    eventually(lambda: beat.read_text() not in ("", before), 5.0, "it goes on")
+    _expect_held(beat, typed)
     typed.type("word\n")
     typed.expect("got word")
 
@@ -999,11 +1000,7 @@ def test_a_program_of_the_background_stops_with_omac(mine: Box, typed: Typed) ->
     time.sleep(0.3)
     typed.type("\x1a")
     typed.expect("Stopped")
-    before = beat.read_text()
-    time.sleep(0.3)
-    assert beat.read_text() == before
-    typed.type("fg\n")
-    eventually(lambda: beat.read_text() not in ("", before), 5.0, "it goes on")
+    _expect_held(beat, typed)
     typed.type("\x03")
     typed.expect("$ ")
 
