@@ -35,7 +35,6 @@ from omac.journal.segment import (
     copy_segments,
     folder_of,
     sync_folder,
-    verify_segment,
 )
 
 _WITH = ("", "-wal", "-shm")  # the files of a journal
@@ -58,7 +57,7 @@ def inspect(path: str) -> Copy:
         journal_id, position = connection.execute("SELECT journal.id, position FROM journal, head").fetchone()
         segments = connection.segments()
         for segment in segments:
-            verify_segment(path, journal_id, segment)
+            connection.verify(segment)
         if (sound := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(f"malformed: {sound}")
     return Copy(path, journal_id, position, os.path.getsize(path) + sum(segment.bytes for segment in segments))

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
-from omac.journal.segment import Segment, SegmentError, SegmentPrunedMeanwhile, open_segment
+from omac.journal.segment import Segment, SegmentError, SegmentPrunedMeanwhile, open_segment, verify_segment
 
 ALL = (-(2**63), 2**63 - 1)  # every position that SQLite can hold
 PAGE = 1_000
@@ -183,10 +183,18 @@ class JournalConnection(sqlite3.Connection):
         try:
             return open_segment(self.path(), self.id(), segment)
         except SegmentError:
-            self.require_listed(segment)
+            self._require_listed(segment)
             raise
 
-    def require_listed(self, segment: Segment) -> None:
+    def verify(self, segment: Segment) -> None:
+        """Read a segment whole. Raises SegmentError where it is not the one that was sealed, SegmentPrunedMeanwhile."""
+        try:
+            verify_segment(self.path(), self.id(), segment)
+        except SegmentError:
+            self._require_listed(segment)
+            raise
+
+    def _require_listed(self, segment: Segment) -> None:
         """Raise SegmentPrunedMeanwhile where the journal lists another file in the place of a segment by now."""
         path = self.path().replace("%", "%25").replace("?", "%3f").replace("#", "%23")
         query, moved = "SELECT 1 FROM segment WHERE first = ? AND file <> ?", None

@@ -135,7 +135,11 @@ def verify_segment(journal: str, journal_id: str, segment: Segment) -> None:
     except SegmentError as error:
         raise (error.kind == "segment-missing" and _renamed(journal, segment)) or error from None
     path = os.path.join(folder_of(journal), segment.file)
-    if digest_of_file(path) != segment.sha256:
+    try:
+        digest = digest_of_file(path)
+    except FileNotFoundError:  # pruned since it was opened
+        raise _missing(segment, path) from None
+    if digest != segment.sha256:
         altered = SegmentError(segment, "segment-altered", "is not what was sealed: its SHA-256 is another one")
         altered.is_readable = True
         raise altered
@@ -306,14 +310,20 @@ def _flush(path: str) -> None:
 def _size(path: str, segment: Segment) -> int:
     try:
         status = os.lstat(path)
+    except FileNotFoundError:
+        raise _missing(segment, path) from None
     except OSError as error:
-        why = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
-        raise SegmentError(segment, "segment-missing", f"{why}; it should be at {path}") from None
+        problem = f"cannot be read: {error.strerror}; it should be at {path}"
+        raise SegmentError(segment, "segment-missing", problem) from None
     if not stat.S_ISREG(status.st_mode):
         raise SegmentError(segment, "segment-missing", f"is missing: {path} is no regular file")
     if not os.access(path, os.R_OK):
         raise SegmentError(segment, "segment-missing", f"cannot be read: {path} is not readable for you")
     return status.st_size
+
+
+def _missing(segment: Segment, path: str) -> SegmentError:
+    return SegmentError(segment, "segment-missing", f"is missing; it should be at {path}")
 
 
 def _renamed(journal: str, segment: Segment) -> SegmentError | None:

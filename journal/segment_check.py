@@ -9,7 +9,7 @@ from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.codec import Codec
 from omac.journal.leaves import HASHES, Contents
 from omac.journal.log_connection import ALL, JournalConnection
-from omac.journal.segment import Segment, SegmentError, verify_segment
+from omac.journal.segment import Segment, SegmentError
 
 PART = 1_024  # events that are compared with their leaves at once
 
@@ -20,9 +20,8 @@ def damaged_segments(connection: JournalConnection) -> list[tuple[int, SegmentEr
     findings: list[tuple[int, SegmentError]] = []
     for segment in connection.segments():
         try:
-            verify_segment(connection.path(), connection.id(), segment)
+            connection.verify(segment)
         except SegmentError as error:
-            connection.require_listed(segment)
             findings.append((_first_altered(connection, segment, error), error))
     known = {finding.segment.first for _, finding in findings}
     restore = f"omac journal restore BACKUP --journal {quoted(connection.path())}  # no file mends the list"

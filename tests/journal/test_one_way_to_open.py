@@ -26,7 +26,7 @@ ALLOWED = {
     ("snapshot_store.py", "write"): "a snapshot",
     ("snapshot_store.py", "read"): "a snapshot",
     ("bundle_verification.py", "_opened"): "a file of a bundle",
-    ("log_connection.py", "require_listed"): "sqlite3 alone, to read",
+    ("log_connection.py", "_require_listed"): "sqlite3 alone, to read",
     ("segment.py", "open_segment"): "a segment",
     ("segment.py", "_drafted"): "a segment that is being written",
     ("segment.py", "same_events"): "a segment that is being written",

@@ -20,6 +20,7 @@ from real_omac import Omac, curl, omac_in
 from tools.test_seal_command import Killed, files, folder, moment, reset, sql
 from tools.test_snapshots import called_often
 
+from omac.journal.segment import Segment, digest_of_file, open_segment
 from omac.tools.compose.searched_audit import INDEXED_FROM
 
 BATCHES = 3
@@ -429,6 +430,24 @@ def test_beside_who_reads(original: tuple[Omac, list[str], Path], host: Omac) ->
     sound(host)
 
 
+def test_between_opening_and_reading(host: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment that is pruned after a check opened it, and before it is read, asks for the same command again."""
+    pruned_at: list[Segment] = []
+
+    def opened(journal: str, journal_id: str, segment: Segment) -> sqlite3.Connection:
+        connection = open_segment(journal, journal_id, segment)
+        if not pruned_at:
+            pruned_at.append(segment)
+            assert host.process("journal", "prune", "--keep", "0s", "--yes").status == 0
+        return connection
+
+    monkeypatch.setattr("omac.journal.segment.open_segment", opened)
+    done = host.run("journal", "check")
+    assert (done.status, "was pruned while this command read it" in done.err) == (5, True), done
+    assert "the same command again" in done.err
+    assert host.run("journal", "check").status == 0
+
+
 def test_a_prune_that_nobody_recorded(original: tuple[Omac, list[str], Path], host: Omac) -> None:
     """Verification and check find events that were taken out of a segment and passed off as pruned."""
     pruned(host, "--before", original[1][0])
@@ -437,8 +456,6 @@ def test_a_prune_that_nobody_recorded(original: tuple[Omac, list[str], Path], ho
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=OFF")
         connection.execute("DELETE FROM event WHERE position = (SELECT max(position) FROM event)")
-    from omac.journal.segment import digest_of_file
-
     size, digest = path.stat().st_size, digest_of_file(str(path))
     sql(host, f"UPDATE segment SET bytes = {size}, sha256 = '{digest}' WHERE first = 1")
     for command in ("audit verify", "journal check"):
