@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real_omac import Omac
 
 from omac.adapters.settings.files import user_path
 from omac.domain.kernel.event import Recorded
@@ -18,6 +19,13 @@ from omac.journal.reader import ReadJournal
 from omac.tools.cli.settings import set_, show, unset
 
 Environment = Mapping[str, str]
+
+
+def test_a_negative_number_is_a_value(omac: Omac) -> None:
+    """`omac settings set NAME -1` reports which values NAME takes, not an unknown option."""
+    done = omac.run("settings", "set", "limits.concurrent_calls", "-1")
+    assert (done.status, "takes none or a whole number from 1 to 1000000" in done.err) == (2, True), done
+    assert done.err.endswith("  try: omac settings set limits.concurrent_calls 8\n")
 
 
 @pytest.fixture

@@ -46,6 +46,14 @@ def test_skills_are_approved_one_after_the_other(omac: Omac) -> None:
     assert states(omac, project)["mail"] == "not registered"
 
 
+def test_the_end_of_the_input_approves_nothing_and_asks_no_more(omac: Omac) -> None:
+    """^D at the first skill leaves all of them as they are."""
+    project = omac.project("shop", "echo", "mail")
+    done = trust(omac, project, ("Approve it?", b"\x04"))
+    assert (done.status, done.out.count("Approve it?")) == (0, 1), done
+    assert "0 approved, 0 approved before, 2 not approved\r\n" in done.out
+
+
 @pytest.mark.parametrize(("agents", "start"), [((), "{} -- bash"), (("claude",), "claude {}")])
 def test_what_comes_next_is_there(omac: Omac, agents: tuple[str, ...], start: str) -> None:
     """The next command starts an installed agent in the project, or a shell if no agent is installed."""

@@ -115,7 +115,8 @@ def _shown(argument: Any) -> str:
 
 class Command(_PlainHelp, TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take the words apart; a folder that is no argument of the command is to follow its --workdir.
+        """Take the words apart; a folder that is no argument of the command is to follow its --workdir. The example of
+        an option that lacks is for what was typed.
         The agent of `continue` and `resume` is the last one: its name leads to them, and to a start of it."""
         words = list(args)
         try:
@@ -130,7 +131,17 @@ class Command(_PlainHelp, TyperCommand):
             elif is_extra and takes_folder and os.path.isdir(words[-1]):
                 line = (ctx.command_path, *map(quoted, words[:-1]), "--workdir", quoted(words[-1]))
                 error.fix = [" ".join(line)]  # type: ignore[attr-defined]
+            elif type(error).__name__ == "MissingParameter":
+                error.fix = [*self._with_missing(ctx, words, error)]  # type: ignore[attr-defined]
             raise
+
+    def _with_missing(self, ctx: Any, words: list[str], error: Any) -> Iterator[str]:
+        """Yield the option that lacks as the first example of the help has it, unless a word too many was typed, too:
+        that is not repeated."""
+        _, extra, _ = self.make_parser(ctx).parse_args(words)
+        if error.param.param_type_name == "option" and not extra:
+            name = max(error.param.opts, key=len)
+            yield from [name + line.rpartition(name)[2] for line in (self.help or "").splitlines() if name in line][:1]
 
     def invoke(self, ctx: Any) -> Any:
         require_host(ctx.command_path, first_sentence(self.help or ""), current().environment)

@@ -4,7 +4,8 @@ Rules
 
 1. What is shown is a copy that no agent can change, and an approval is for exactly that copy: files that change while
    a person reads are not approved.
-2. Nothing is approved without an answer: an empty one, the end of the input and Ctrl-C approve nothing.
+2. Nothing is approved without an answer: an empty one, the end of the input and Ctrl-C approve nothing, and
+   of these only an empty one leads to the next skill.
 3. Saved values are offered to the code that they were given to, file by file, and to no other of that name.
 """
 

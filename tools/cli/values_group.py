@@ -249,7 +249,7 @@ def settings_show(
     return show(json, origin, workdir, current().environment)
 
 
-@settings_app.command("set")
+@settings_app.command("set", context_settings={"ignore_unknown_options": True})  # -1 is refused as a value
 def settings_set(
     setting: Setting,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="The new value.")],

@@ -114,11 +114,13 @@ def _whole(fix: str) -> str:
 
 
 def _show_example(error: Exception) -> None:
-    """Print the correction that the error has, or the first example of the command's help, where an argument or a
-    required option is missing, with the command that lists what can be named."""
+    """Print the correction that the error has, or the first example of the command's help, where an argument is
+    missing, with the command that lists what can be named."""
     from omac.tools.terminal.render import report_fix
 
-    report_fix(getattr(error, "fix", ()))
+    if corrections := getattr(error, "fix", ()):
+        report_fix(map(_whole, corrections))
+        return
     command = getattr(getattr(error, "ctx", None), "command", None)
     if type(error).__name__ != "MissingParameter" or command is None:
         return

@@ -9,7 +9,8 @@ import re
 import signal
 import termios
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from types import FrameType
 from typing import NoReturn, TypeVar
 
 from omac.domain.kernel.hidden import Hidden
@@ -93,8 +94,8 @@ def confirm(question: str, message: str = "no terminal to prompt on", fix: Seque
 
 def choose(question: str, keys: str) -> str:
     """Return the one of `keys` that a person typed, alone or as the word that `question` has, such as [y]es; the last
-    of them for an empty answer, at the end of the input, and when several answers in a row are neither. Raises Refusal
-    (misuse) without a terminal."""
+    of them for an empty answer, and when several answers in a row are neither. The end of the input (^D) quits where
+    `keys` has q, and is the last one otherwise. Raises Refusal (misuse) without a terminal."""
     words = {"": keys[-1], **dict(zip(keys, keys, strict=True))}
     words |= {key + rest: key for key, rest in CHOICE.findall(question)}
     with _terminal() as terminal:
@@ -102,7 +103,7 @@ def choose(question: str, keys: str) -> str:
             try:
                 typed = terminal.line(f"{printable(question)} ").strip().lower().decode(errors="replace")
             except EOFError:
-                break
+                return "q" if "q" in keys else keys[-1]
             if typed in words:
                 return words[typed]
             terminal.show(_lines([f"  type {', '.join(keys[:-1])} or {keys[-1]}"]))
@@ -202,14 +203,14 @@ class PromptTerminal:
 
     def line(self, question: str) -> bytes:
         """A line that is seen as it is typed, and edited by the terminal; one of LINE_BYTES_MAX may be cut off."""
-        with self._mode(seen=True):
+        with self._mode(question, seen=True):
             try:
-                self.show(question)
                 typed = self._read(LINE_BYTES_MAX + 2)
             except KeyboardInterrupt:
                 self.show("\n")  # what is said of it, or the shell, begins on a line of its own
                 raise
         if not typed:
+            self.show("\n")  # ^D ends no line
             raise EOFError
         return typed.rstrip(b"\r\n")
 
@@ -218,9 +219,8 @@ class PromptTerminal:
         a sandbox has the terminal, too."""
         self._require_alone()
         lines: list[bytes] = []
-        with self._mode(seen=False):
+        with self._mode(question, seen=False):
             try:
-                self.show(question)
                 while True:
                     typed, ended = self._hidden_line(VALUE_BYTES_MAX + 1 - sum(map(len, lines)))
                     if ended and not typed and not lines:
@@ -260,8 +260,9 @@ class PromptTerminal:
             return b""  # it hung up
 
     @contextmanager
-    def _mode(self, *, seen: bool) -> Iterator[None]:
-        """Have the terminal echo and edit lines, or neither; in the end it is as it was, whatever happens."""
+    def _mode(self, question: str, *, seen: bool) -> Iterator[None]:
+        """Ask, at a terminal that echoes and edits lines, or does neither, also after omac was stopped (^Z) and goes on
+        (`fg`); in the end the terminal is as it was, whatever happens."""
         try:
             before = termios.tcgetattr(self._reader)
             wanted = termios.tcgetattr(self._reader)
@@ -273,9 +274,16 @@ class PromptTerminal:
                 wanted[6][termios.VMIN], wanted[6][termios.VTIME] = 1, 0
                 # A shell gives a job that was suspended its own idea of a terminal back, which echoes.
                 wanted[6][termios.VSUSP] = bytes([os.fpathconf(self._reader, "PC_VDISABLE") & 0xFF])
-            with _ended_by_exception(*ENDING):
+
+            def ask_again(_number: int, _frame: object) -> None:
+                with suppress(termios.error):  # stopped within, or hung up: who reads notices it
+                    termios.tcsetattr(self._reader, termios.TCSAFLUSH, wanted)
+                self.show(question)
+
+            with _ended_by_exception(*ENDING), _handled(ask_again, signal.SIGCONT):
                 try:
                     termios.tcsetattr(self._reader, termios.TCSAFLUSH, wanted)
+                    self.show(question)
                     yield
                 finally:
                     with suppress(termios.error):  # it hung up
@@ -284,16 +292,20 @@ class PromptTerminal:
             raise EOFError from None  # it hung up, or cannot hide what is typed
 
 
-@contextmanager
-def _ended_by_exception(*numbers: signal.Signals) -> Iterator[None]:
+def _ended_by_exception(*numbers: signal.Signals) -> AbstractContextManager[None]:
     """Let signals end omac with their status, but not before what is to be put right has been."""
 
     def end(number: int, _frame: object) -> NoReturn:
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, end) for number in numbers}
+    return _handled(end, *numbers)
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], object], *numbers: signal.Signals) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)

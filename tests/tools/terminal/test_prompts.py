@@ -309,6 +309,35 @@ def test_a_paste_is_no_answer(tmp_path: Path) -> None:
     assert (out, "is too long to be typed: give it by a file" in screen) == ('"short"', True)
 
 
+@pytest.mark.parametrize(
+    ("question", "prompt", "echoes"),
+    [("choose('go on?', 'yn')", "go on? ", True), ("ask_secret(Secret('TOKEN'))", "value", False)],
+)
+def test_a_question_is_asked_again_after_a_stop(tmp_path: Path, question: str, prompt: str, echoes: bool) -> None:
+    """After omac was stopped, and goes on, the question is on the screen again; the terminal echoes as before it, and
+    not as the shell left it."""
+    with at_terminal(tmp_path, question) as person:
+        person.sees(prompt)
+        person.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, person.process.pid, os.WSTOPPED)
+        modes = termios.tcgetattr(person.terminal)
+        modes[3] ^= termios.ECHO
+        termios.tcsetattr(person.terminal, termios.TCSANOW, modes)
+        person.process.send_signal(signal.SIGCONT)
+        person.sees(prompt)
+        assert person.echoes() == echoes
+        person.types(b"y\n")
+        assert person.ends() == 0
+    assert told(tmp_path) == '"y"'
+
+
+@pytest.mark.parametrize(("keys", "answered"), [("yfqn", "q"), ("yn", "n")])
+def test_the_end_of_the_input_quits(tmp_path: Path, keys: str, answered: str) -> None:
+    """^D quits where a question offers that, and is a no elsewhere; the next output begins on a line of its own."""
+    out, screen = answer(tmp_path, f"choose('go on?', '{keys}')", b"\x04", prompt="go on? ")
+    assert (out, screen.endswith("go on? \r\n")) == (f'"{answered}"', True)
+
+
 def test_with_a_pipe_the_terminal_is_asked(tmp_path: Path) -> None:
     """Input from a pipe is never an answer."""
     reader, writer = os.pipe()
