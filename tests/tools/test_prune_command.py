@@ -208,8 +208,10 @@ def test_nothing_to_prune(original: tuple[Omac, list[str], Path], host: Omac) ->
 
 
 def test_the_proposed_seal_makes_the_prune_possible(omac: Omac) -> None:
-    """A prune without a segment of that time proposes the seal of that time alone, and none where nothing is as old."""
+    """A prune without a segment of that time proposes the seal of that time alone, and none where nothing is as old,
+    or no checkpoint is."""
     omac.approved("shop")
+    assert "try:" not in omac.ok("journal", "prune", "--before", moment())
     omac.ok("checkpoint")
     assert "try:" not in omac.ok("journal", "prune", "--keep", "400d")
     until = moment()

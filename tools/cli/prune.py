@@ -32,7 +32,7 @@ def run(
         planned = work.plan(moment)
         if not planned:
             sealed_by = f"--before {quoted(before)}" if before is not None else f"--keep {keep}"
-            _show_nothing(as_json, work.path, sealed_by if work.leaves_unsealed(moment) else "")
+            _show_nothing(as_json, work.path, sealed_by if work.can_seal(moment) else "")
             return 0
         if not as_json:
             _show(planned)

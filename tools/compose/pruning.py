@@ -33,7 +33,7 @@ from omac.projections.system import System
 from omac.services.kernel.opened import OpenedJournal
 from omac.tools.compose.clock import now_ns
 from omac.tools.compose.journals import mark_of
-from omac.tools.compose.sealing import KeysOf, alone_with, finish
+from omac.tools.compose.sealing import KeysOf, alone_with, finish, last_checkpoint
 from omac.tools.compose.state import StateDir
 
 
@@ -74,10 +74,11 @@ class Pruning:
             self._require_signed(segment)
         return [self._planned(segment) for segment in segments]
 
-    def leaves_unsealed(self, moment: int) -> bool:
-        """Return whether events of that moment or before are in no segment."""
+    def can_seal(self, moment: int) -> bool:
+        """Return whether a checkpoint counts events of that moment or before alone, some of which are in no segment."""
         reader = self._journal.store.reader
-        return reader.position_at(moment) > reader.sealed_to()
+        signed = last_checkpoint(self._carrier, reader.position_at(moment))
+        return signed is not None and signed.size > reader.sealed_to()
 
     def perform(self, planned: PlannedPrune) -> Segment:
         """Drop it, and return what is left."""

@@ -121,11 +121,7 @@ def _chosen(carrier: OpenedJournal, request: SealRequest, keys: Sequence[Verifie
     keys has signed."""
     reader = carrier.journal.store.reader
     until = reader.head() if request.before is None else reader.position_at(request.before)
-    chosen: CheckpointSigned | None = None
-    for recorded in carrier.journal.history(ids.checkpoint_stream(carrier.host)):
-        if isinstance(recorded.event, CheckpointSigned) and recorded.event.size <= until:
-            chosen = recorded.event
-    if chosen is None:
+    if (chosen := last_checkpoint(carrier, until)) is None:
         return None
     checkpoint = verified(chosen.note, *keys)
     if (checkpoint.journal, checkpoint.size) != (reader.journal_id(), chosen.size):
@@ -133,6 +129,15 @@ def _chosen(carrier: OpenedJournal, request: SealRequest, keys: Sequence[Verifie
         message = f"the checkpoint of {size} is of another journal, or counts others; nothing is sealed"
         raise Refusal("journal-damaged", message, fix=[f"omac audit verify --journal {quoted(reader.path)}"])
     return SignedSize(checkpoint, chosen.note)
+
+
+def last_checkpoint(carrier: OpenedJournal, until: int) -> CheckpointSigned | None:
+    """Return the last checkpoint that this host recorded of positions up to `until` alone."""
+    chosen: CheckpointSigned | None = None
+    for recorded in carrier.journal.history(ids.checkpoint_stream(carrier.host)):
+        if isinstance(recorded.event, CheckpointSigned) and recorded.event.size <= until:
+            chosen = recorded.event
+    return chosen
 
 
 def _why_nothing(signed: SignedSize | None, first: int, request: SealRequest) -> str:

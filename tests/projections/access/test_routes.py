@@ -74,8 +74,8 @@ def test_a_skill_whose_first_sidecar_starts_is_known_and_down(history: Any, host
     with pytest.raises(Refusal) as caught:
         resolve_route(system, host, LAUNCH, "slow")
     refusal = caught.value
-    assert (refusal.reason, refusal.message, refusal.skill) == (
-        "sidecar-down", "slow: its sidecar is starting", "slow",
+    assert (refusal.reason, refusal.message, refusal.skill, refusal.fix) == (
+        "sidecar-down", "slow: its sidecar is starting", "slow", ("omac logs slow --workdir /w/shop",),
     )  # fmt: skip
     assert find_skill(system, host, LAUNCH, "slow")[1:] == ("slow", None)
     for mount in ("words", ""):

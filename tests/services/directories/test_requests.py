@@ -89,7 +89,7 @@ async def test_a_restarting_skill_keeps_its_urls(serving: Serving, skill: MakeSk
         assert entry["state"] == "restarting"
         assert entry["base"].endswith("/echo")
         assert "exited with status 1" in entry["detail"]
-        assert entry["fix"] == ["omac logs echo --workdir /w/shop", "omac reload /w/shop"]
+        assert entry["fix"] == ["omac logs echo --workdir /w/shop"]
 
 
 async def test_sessions_get_tokens_of_their_own(serving: Serving, skill: MakeSkill) -> None:

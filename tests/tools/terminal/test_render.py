@@ -125,7 +125,7 @@ def test_a_manifests_skills_are_shown_with_their_urls(capsys: Capture) -> None:
 
 def test_a_skill_that_starts_needs_no_command(capsys: Capture) -> None:
     """A skill that starts is listed without a command, because it only needs a moment."""
-    starts = {"state": "restarting", "detail": "its sidecar is starting", "fix": ["omac reload /p"]}
+    starts = {"state": "restarting", "detail": "its sidecar is starting", "fix": ["omac logs echo --workdir /p"]}
     show_skills([{"name": "echo", "mount": "echo", **starts}], "/p")
     state, *why = shown(capsys)
     assert (state.split(), why) == (["echo", "/echo", "starting"], ["    its sidecar does not answer yet"])
