@@ -9,11 +9,12 @@ pidfd_send_signal(2).
 import os
 import signal
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import trio
 
-from omac.adapters.linux.children import children_of
+from omac.adapters.linux.children import children_of, threads_of
 from omac.adapters.linux.listeners import answering
 from omac.adapters.linux.process_identity import has_ended, start_ticks, stat_fields
 from omac.domain.kernel.exhaustion import raise_exhaustion
@@ -68,19 +69,24 @@ def socket_inodes(pids: Collection[int]) -> set[int]:
     """The inodes of the sockets that these processes hold; a process that may not be inspected adds none."""
     inodes: set[int] = set()
     for pid in pids:
-        try:
-            descriptors = os.listdir(f"/proc/{pid}/fd")
-        except OSError as problem:
-            raise_exhaustion(problem)
-            continue
-        for descriptor in descriptors:
-            try:
-                link = os.readlink(f"/proc/{pid}/fd/{descriptor}")
-            except OSError:
-                continue
-            if link.startswith("socket:["):
-                inodes.add(int(link[8:-1]))
+        if not (links := _descriptors(f"/proc/{pid}/fd")):  # a first thread that has ended has none
+            links = [link for thread in threads_of(pid) for link in _descriptors(f"/proc/{pid}/task/{thread}/fd")]
+        inodes.update(int(link[8:-1]) for link in links if link.startswith("socket:["))
     return inodes
+
+
+def _descriptors(folder: str) -> list[str]:
+    """Return the targets of the links in a folder of /proc; none where it is gone, or may not be inspected."""
+    try:
+        names = os.listdir(folder)
+    except OSError as problem:
+        raise_exhaustion(problem)
+        return []
+    links = []
+    for name in names:
+        with suppress(OSError):  # closed meanwhile
+            links.append(os.readlink(f"{folder}/{name}"))
+    return links
 
 
 def owns_listener(pids: Collection[int], port: int) -> bool:

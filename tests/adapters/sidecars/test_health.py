@@ -46,6 +46,18 @@ async def test_ready_at_once_is_seen_at_once(spawn: Spawn) -> None:
         await sidecar.probe(Health(interval_ms=60_000, timeout_ms=60_000))
 
 
+async def test_a_sidecar_whose_first_thread_has_ended_is_healthy(spawn: Spawn) -> None:
+    """A server goes on in another thread when its first one has ended (pthread_exit(3)), and owns its port."""
+    ends = "import ctypes, os, runpy, signal, threading\n"
+    ends += "signal.signal = lambda *_: None  # works in the first thread alone\n"
+    ends += "threading.Thread(target=runpy.run_path, args=('server.py',)).start()\n"
+    ends += "ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[os.uname().machine], 0)"
+    sidecar = await spawn(*PYTHON, "-c", ends)
+    with trio.fail_after(10):
+        await sidecar.probe(Health(timeout_ms=5_000))
+    assert sidecar.listens()
+
+
 async def test_the_initial_delay_is_waited(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
     """The probe sends no request before initial_delay_ms. The failure names a delay beyond the time-out."""
     text = await failure(Health(initial_delay_ms=3_000, timeout_ms=2_000), 9)
