@@ -17,6 +17,7 @@ MOUNT = re.compile(r"\A[a-z0-9][a-z0-9-]{0,62}\Z")
 VARIABLE = re.compile(r"\A[A-Z_][A-Z0-9_]{0,127}\Z")  # that omac sets
 HOST_VARIABLE = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")  # that it finds, as in http_proxy
 SKILL_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+NAME_FOR_EVERY_AGENT = re.compile(r"\A[a-z0-9]+(-[a-z0-9]+)*\Z")  # the form of agentskills.io, within SKILL_NAME
 
 TEXT = r"\A[^\0\ud800-\udfff]*\Z"
 BODY_BYTES_MAX = 2**40

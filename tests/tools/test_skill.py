@@ -234,6 +234,20 @@ def test_names_that_only_case_tells_apart(house: Omac) -> None:
     assert house.ok("skill", "check", str(source)) == "count: ok\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "noted"),
+    [("slack-2", False), ("Slack", True), ("my_slack", True), ("slack.2", True), ("a--b", True), ("a-", True)],
+)
+def test_a_name_that_some_agents_do_not_load(house: Omac, name: str, noted: bool) -> None:
+    """A name beyond the form of Agent Skills is no problem of omac's: it is noted when the skill is made, and at each
+    check."""
+    project = house.root / f"named-{name}"
+    project.mkdir()
+    for words in (("new", name), ("check",)):
+        done = house.run("skill", *words, cwd=project)
+        assert (done.status, f"note: {name}: Agent Skills have no such name" in done.err) == (0, noted), done
+
+
 def test_what_only_the_folder_shows(house: Omac) -> None:
     """The check reports a missing script, a program that is not executable, a link out of the folder, and a missing
     SKILL.md."""

@@ -11,6 +11,7 @@ from omac.domain.kernel.sizes import counted
 from omac.domain.skills.document import RULES
 from omac.domain.skills.meta import MOUNT, SKILL_NAME, VARIABLE
 from omac.journal.folders import write_command
+from omac.tools.cli.skill_notes import note_name
 from omac.tools.cli.skill_template import files_of
 from omac.tools.compose.project import project_of
 from omac.tools.compose.scope_options import Where, directory_of, is_home, project_here
@@ -54,6 +55,7 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
         fix = [write_command(error, where)]
         reason = error.strerror or str(error)
         raise Refusal("state-unusable", f"{where} cannot be written: {reason}; no skill was made", fix=fix) from None
+    note_name(name)
     if as_json:
         print_json({"skill": name, "source": path, "mount": mount})
         return 0
@@ -122,6 +124,8 @@ def check(directory: str, as_json: bool) -> int:
         print_line(f"{name}: {counted(len(skill_problems), 'problem') if skill_problems else 'ok'}")
         for problem in skill_problems:
             print_line(f"  {problem}")
+    for source in sources:
+        note_name(os.path.basename(source))
     return REASONS["settings-invalid"].exit_code if any(problems.values()) else 0
 
 

@@ -1,6 +1,6 @@
 """Notes on a skill that may run, but whose author probably meant something else. They go to stderr."""
 
-from omac.domain.skills.meta import FoundSkill
+from omac.domain.skills.meta import NAME_FOR_EVERY_AGENT, FoundSkill
 from omac.domain.skills.unknown_keys import explain
 from omac.tools.terminal.render import report
 
@@ -12,6 +12,13 @@ def note_guide(skill: FoundSkill) -> None:
     problem = "it has no SKILL.md, so agents cannot discover it" if skill.guide is None else skill.guide.problem
     if problem is not None:
         _note(skill, problem)
+
+
+def note_name(name: str) -> None:
+    """Print that the name has not the form that agents agree on, if so: some load no skill of another."""
+    if not NAME_FOR_EVERY_AGENT.fullmatch(name):
+        rule = "the form has lower-case letters and digits, and single hyphens between them"
+        report(f"note: {name}: Agent Skills have no such name, so some agents do not load it; {rule}")
 
 
 def note_unknown_keys(skill: FoundSkill) -> None:
