@@ -10,6 +10,7 @@ from hashlib import sha256
 from itertools import product
 from typing import Any, NamedTuple, Protocol
 
+from omac.domain.kernel.exhaustion import is_out_of_memory
 from omac.domain.kernel.ids import WorkdirId, workdir_id
 from omac.domain.kernel.refusal import Refusal
 
@@ -44,10 +45,13 @@ class Cipher:
 
     @cached_property
     def aead(self) -> Any:
-        """The cipher itself. Raises Refusal (prerequisite-missing), which says nothing of what it would decrypt."""
+        """The cipher itself. Raises Refusal (prerequisite-missing) and MemoryError, which say nothing of what it would
+        decrypt."""
         try:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # loads for 20 ms
         except ImportError as problem:
+            if is_out_of_memory(problem):
+                raise MemoryError(str(problem)) from problem
             message = f"the library that encrypts personal fields cannot be loaded: {problem}"
             fix = ["omac version  # then the same command again", "uv tool install --reinstall .  # in the checkout"]
             raise Refusal("prerequisite-missing", message, fix=fix) from problem

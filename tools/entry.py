@@ -26,7 +26,8 @@ PR_SET_DUMPABLE = 4
 SWITCH_S = 0.0001  # a thread that waits for the disk goes on as soon as that is done
 
 
-INTERRUPTED, MISSING = 130, 4  # as exit codes
+INTERRUPTED, MISSING, FILES_FAILED = 130, 4, 5  # as exit codes
+NO_MEMORY = "the system refused what omac needs: no memory is left\n  try: ulimit -a  # the limits of this shell"
 
 
 def main() -> None:
@@ -35,9 +36,19 @@ def main() -> None:
         _begin()
     except KeyboardInterrupt:  # while it was loading
         os._exit(2 if sys.argv[1:3] == ["hook", "pre-tool-use"] else INTERRUPTED)
-    except ImportError as problem:
-        os.write(2, f"omac: {not_whole(problem)}\n".encode(errors="replace"))
-        os._exit(2 if sys.argv[1:3] == ["hook", "pre-tool-use"] else MISSING)
+    except (ImportError, MemoryError) as problem:
+        lacking = lacks_memory(problem)
+        os.write(2, f"omac: {NO_MEMORY if lacking else not_whole(problem)}\n".encode(errors="replace"))
+        os._exit(2 if sys.argv[1:3] == ["hook", "pre-tool-use"] else FILES_FAILED if lacking else MISSING)
+
+
+def lacks_memory(problem: BaseException) -> bool:
+    """Return whether it says that no memory is left."""
+    try:
+        from omac.domain.kernel.exhaustion import is_out_of_memory
+    except (ImportError, MemoryError) as other:
+        return isinstance(other, MemoryError)
+    return is_out_of_memory(problem)
 
 
 def not_whole(problem: Exception) -> str:

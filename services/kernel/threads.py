@@ -1,8 +1,9 @@
 """Blocking work in threads, of which the system may have none to give.
 
 A user has a bounded number of processes and threads (RLIMIT_NPROC of getrlimit(2), `pids.max` of a cgroup). Any program
-of that user can use them up, such as an agent that forks without end. pthread_create(3) then fails with EAGAIN, which
-Python raises as RuntimeError. The shortage passes, so omac waits for its end, as it does for descriptors.
+of that user can use them up, such as an agent that forks without end. pthread_create(3) then fails with EAGAIN, as it
+does where no memory is left for a stack (RLIMIT_AS). Python raises that as RuntimeError. The shortage passes, so omac
+waits for its end, as it does for descriptors.
 """
 
 import logging
@@ -41,7 +42,7 @@ async def run_in_thread(
                 if begun or str(error) != NO_THREAD:
                     raise
             if not _waiting:
-                _log.warning("omac waits for threads: the limit of processes and threads is reached (`ulimit -u`)")
+                _log.warning("omac waits for threads: a limit of processes (`ulimit -u`) or memory (-v) is reached")
             _waiting.add(begin)
             await trio.sleep(RETRY_S)
     finally:

@@ -181,6 +181,7 @@ class Supervision:
             raise_exhaustion(error)
             problem = f"its files cannot be read: {problem_of(error)}"
         except Exception as error:  # whatever is wrong with one sidecar, the others are unharmed
+            raise_exhaustion(error)
             _log.exception("%s cannot be started", stream)
             problem = f"it cannot be started: {error!r}"
         await self._report(stream, sidecar.ReportExit(Exit(), 0, problem, policy, missing, fix))

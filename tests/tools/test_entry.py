@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from contract.journals import called, commit_now, journal_at
 
+from omac.tools.entry import NO_MEMORY
+
 SOURCE = Path(__file__).parents[2] / "src" / "bin" / "omac"
 SANDBOX = ("sandbox", "run")
 HOOK = ("hook", "pre-tool-use")
@@ -248,6 +250,26 @@ def test_a_part_that_is_gone_is_no_defect(project: Path, words: tuple[str, ...],
     if status != 2:
         assert f"({module}): it was installed again while this command ran, or is not whole" in done.stderr, done
         assert done.stderr.endswith("  try: uv tool install --reinstall .  # in the checkout\n")
+
+
+@pytest.mark.parametrize("error", ["MemoryError", 'ImportError("x.so: failed to map segment from shared object")'])
+@pytest.mark.parametrize(
+    ("words", "module"),
+    [
+        (("status",), "omac.tools.main"),
+        (("status",), "omac.tools.cli.status"),
+        (("audit",), "omac.tools.terminal.render"),  # which reports that no journal exists
+        ((*SANDBOX, "--", "true"), "omac.tools.hotpath.code_cache"),
+    ],
+)
+def test_memory_that_is_gone_is_no_defect(project: Path, words: tuple[str, ...], module: str, error: str) -> None:
+    """A command that gets no memory, for itself or for a library, reports that, wherever it is, and not that omac is
+    not whole."""
+    begin = INTERRUPTED.format(path=sys.path, module=module).replace("KeyboardInterrupt", error)
+    environment = {"HOME": str(project.parent), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    argv = [sys.executable, "-I", "-S", "-c", begin, *words]
+    done = subprocess.run(argv, env=environment, cwd=project, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (5, f"omac: {NO_MEMORY}\n"), done
 
 
 @pytest.mark.parametrize(("words", "status"), [(("start", "--", "true"), 130), (HOOK, 2)])

@@ -76,8 +76,12 @@ def test_from_damage_back_to_work(omac: Omac) -> None:
             "omac: the library that encrypts personal fields cannot be loaded: gone\n  try: omac version",
         ),
         ("MemoryError", "omac: the system refused what omac needs: no memory is left\n  try: ulimit -a"),
+        (
+            "ImportError('x.so: failed to map segment from shared object')",
+            "omac: the system refused what omac needs: no memory is left\n  try: ulimit -a",
+        ),
     ],
-    ids=["cannot be loaded", "memory"],
+    ids=["cannot be loaded", "memory", "memory for it"],
 )
 @pytest.mark.full
 def test_a_failure_to_decrypt_is_no_damage(failure: str, reported: str, omac: Omac, tmp_path: Path) -> None:

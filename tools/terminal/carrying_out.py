@@ -10,13 +10,12 @@ from contextvars import ContextVar
 
 import omac
 from omac.domain.kernel.exhaustion import is_exhaustion
-from omac.domain.kernel.refusal import KERNEL_MESSAGES, REASONS, Refusal, problem_of
+from omac.domain.kernel.refusal import KERNEL_MESSAGES, Refusal, problem_of
 from omac.domain.kernel.terminal_escaping import printable
 from omac.journal.folders import MORE_FILES
-from omac.tools.entry import MISSING, not_whole
+from omac.tools.entry import FILES_FAILED, MISSING, NO_MEMORY, lacks_memory, not_whole
 from omac.tools.terminal.invocation import Invocation, current, nobody_reads, typed_with, working_for
 
-FILES_FAILED = 5  # files or sockets
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as a shell says it of a program that SIGPIPE ended
 LISTERS = {"SKILL": "omac list  # the skills here", "RUN": "omac ps  # the runs that live"}  # by what is missing
@@ -147,6 +146,9 @@ def _report_defect(error: Exception) -> int:
     installed again meanwhile, its parts do not fit together: report that, by nothing that is still to be loaded."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
+    if lacks_memory(error):
+        print(f"omac: {NO_MEMORY}", file=current().stderr)
+        return FILES_FAILED
     if isinstance(error, ImportError) or not _OWN or _own_file() != _OWN:
         print(f"omac: {not_whole(error)}", file=current().stderr)
         return MISSING
@@ -159,14 +161,10 @@ def _report_defect(error: Exception) -> int:
         report(f"omac: no space is left for {error.filename or 'the output'}")
         report_fix(["df -h"])
         return 1
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and is_exhaustion(error)):
-        lacking = problem_of(error) if isinstance(error, OSError) else "no memory is left"
-        report(f"omac: the system refused what omac needs: {lacking}")
-        if isinstance(error, OSError) and error.errno == errno.EMFILE:
-            report_fix([MORE_FILES])
-            return FILES_FAILED
-        report_fix(["ulimit -a  # the limits of this shell"])
-        return REASONS["state-unusable"].exit_code
+    if isinstance(error, OSError) and is_exhaustion(error):
+        report(f"omac: the system refused what omac needs: {problem_of(error)}")
+        report_fix([MORE_FILES if error.errno == errno.EMFILE else "ulimit -a  # the limits of this shell"])
+        return FILES_FAILED
     if isinstance(error, OSError) and error.errno == errno.EIO:
         report(f"omac: the disk failed: {problem_of(error)}")
         report_fix([KERNEL_MESSAGES])
