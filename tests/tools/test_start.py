@@ -568,3 +568,33 @@ def test_a_subfolder_is_part_of_its_project(omac: Omac) -> None:
     notes.mkdir()
     subprocess.run(["git", "init", "-q", str(home)], check=True, env=omac.environment)
     assert omac.run("start", "--", "pwd", cwd=notes).out == f"{notes}\n"
+
+
+WITHOUT_THREADS = """
+import sys, trio
+async def refused(*_, **__):
+    raise RuntimeError("can't start new thread")
+trio.to_thread.run_sync = refused
+from omac.tools.entry import main
+main()
+"""
+
+
+@pytest.mark.full
+def test_a_start_that_waits_for_threads_can_be_ended(omac: Omac, shop: Path) -> None:
+    """Ctrl-C ends a start that gets no thread from the system, within its bounds, and so that the next start works."""
+    omac.ok("sandbox", "run", "--workdir", str(shop), "--", "true")  # which leaves a record that is not taken in yet
+    path = omac.folder / "said"
+    with path.open("wb") as said:
+        words = (*BARE, "--workdir", str(shop), "--", "true")
+        argv = [sys.executable, "-c", WITHOUT_THREADS, *words]
+        process = subprocess.Popen(argv, env=omac.environment, stderr=said, start_new_session=True)
+    try:
+        eventually(lambda: "waits for threads" in path.read_text(), 20.0, "a warning")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(40.0) == 128 + signal.SIGINT
+    finally:
+        process.kill()
+        process.wait()
+    assert "Traceback" not in path.read_text()
+    assert omac.run(*BARE, "--workdir", str(shop), "--", "true").status == 0

@@ -60,7 +60,7 @@ from omac.services.sidecars.supervision import Supervision
 from omac.services.skills.registrar import Registrar
 from omac.tools.compose.approved_copies import keep_pruned, prune_copies
 from omac.tools.compose.command_context import changing_of
-from omac.tools.compose.ending import STALL_S, Ending
+from omac.tools.compose.ending import STALL_S, STOP_S, Ending
 from omac.tools.compose.endpoints import Ready, flat_variables, inherited, variables
 from omac.tools.compose.journals import inbox_of, snapshots_of, to_serve
 from omac.tools.compose.listening import Listening
@@ -158,7 +158,7 @@ class Server:
             require_only_server(self.engine)
         await self._settle_lost()
         self.state.prune_runs(unended_runs(self.engine))
-        await prune_copies(self.engine, self._frozen)
+        await first(partial(prune_copies, self.engine, self._frozen), self.ending.asked.wait)  # may wait for a thread
         await self._record_start()
         registrar = Registrar(
             self.engine, self._folders, self._frozen, self._credentials, options.harness, self._policies,
@@ -192,8 +192,9 @@ class Server:
                     await self._record(runs.Stop(self.ending.why))
             raise
         self._watches.close()  # now: the kernel takes its time for it
-        await self._intake.take_in()  # how what was launched ended
-        await self._settle_lost()  # of what was killed nothing else tells
+        with trio.move_on_after(STOP_S):  # they may wait for threads; the next start does the rest
+            await self._intake.take_in()  # how what was launched ended
+            await self._settle_lost()  # of what was killed nothing else tells
         with trio.move_on_after(STALL_S):
             await self._refusals.flush()
             await self._checkpoints.sign_last()
