@@ -36,8 +36,10 @@ def main() -> None:
         _begin()
     except KeyboardInterrupt:  # while it was loading
         os._exit(2 if sys.argv[1:3] == ["hook", "pre-tool-use"] else INTERRUPTED)
-    except (ImportError, MemoryError) as problem:
+    except (ImportError, MemoryError, OSError) as problem:
         lacking = lacks_memory(problem)
+        if isinstance(problem, OSError) and not lacking:
+            raise
         os.write(2, f"omac: {NO_MEMORY if lacking else not_whole(problem)}\n".encode(errors="replace"))
         os._exit(2 if sys.argv[1:3] == ["hook", "pre-tool-use"] else FILES_FAILED if lacking else MISSING)
 
@@ -46,8 +48,8 @@ def lacks_memory(problem: BaseException) -> bool:
     """Return whether it says that no memory is left."""
     try:
         from omac.domain.kernel.exhaustion import is_out_of_memory
-    except (ImportError, MemoryError) as other:
-        return isinstance(other, MemoryError)
+    except (ImportError, MemoryError, OSError) as other:
+        return not isinstance(other, ImportError)
     return is_out_of_memory(problem)
 
 

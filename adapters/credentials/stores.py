@@ -17,8 +17,9 @@ from omac.adapters.credentials.keys import KeyAtHand, key_at_hand, key_of
 from omac.adapters.credentials.vault import Vault
 from omac.adapters.credentials.vault_format import VaultKey
 from omac.domain.kernel import state_paths
+from omac.domain.kernel.exhaustion import is_out_of_memory
 from omac.domain.kernel.hidden import Hidden
-from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.refusal import LIST_LIMITS, Refusal, quoted
 from omac.services.kernel.threads import run_in_thread
 
 KEYCHAIN, VAULT = "keychain", "vault"
@@ -203,10 +204,11 @@ def _outcome(store: str, work: Callable[[], T]) -> T | Refusal:
     except Refusal as refusal:
         result = refusal
     except Exception as error:  # whatever it is, its text and its frames may hold a value
-        result = Refusal(
-            "keychain-failed" if store == KEYCHAIN else "vault-unusable",
-            f"the {store} failed unexpectedly ({type(error).__name__})",
-        )
+        why = f"failed unexpectedly ({type(error).__name__})"
+        fix = []
+        if is_out_of_memory(error):
+            why, fix = "needs memory, and the system has none left for omac", [LIST_LIMITS]
+        result = Refusal("keychain-failed" if store == KEYCHAIN else "vault-unusable", f"the {store} {why}", fix=fix)
     result.__traceback__ = result.__context__ = result.__cause__ = None
     return result
 

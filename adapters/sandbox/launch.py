@@ -24,6 +24,7 @@ from omac.adapters.sandbox.spawn import SandboxParent
 from omac.adapters.sandbox.streams import Streams, kill
 from omac.adapters.sandbox.suspension import HeldProcesses
 from omac.adapters.sandbox.terminal import Terminal, awake, forwarding
+from omac.domain.kernel.exhaustion import raise_exhaustion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class UnderBubblewrap(HeldProgram):
                 os.close(descriptor)
 
     def _spawn(self, line: list[str]) -> int:
-        """Start bubblewrap; its pid. Raises Failed."""
+        """Start bubblewrap; its pid. Raises Failed, or the OSError of a shortage, which says nothing about it."""
 
         def confine() -> None:
             if not self.policy.fence:  # which does the same, after the mounts
@@ -231,6 +232,7 @@ class UnderBubblewrap(HeldProgram):
                 in_group=self.terminal.foreground,  # else signals to omac's group are omac's to pass on
             )
         except OSError as problem:
+            raise_exhaustion(problem)
             raise Failed(f"{line[0]} cannot be started: {problem.strerror}") from problem
 
     def _kill_begun(self, child: int) -> None:

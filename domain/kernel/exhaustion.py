@@ -28,8 +28,8 @@ def is_exhaustion(error: OSError) -> bool:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that no memory is left, be it for an object or for a library that was to be
-    loaded."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, ImportError) and any(text in str(error) for text in UNMAPPED)
-    )
+    """Return whether an error says that no memory is left, be it for an object, for the kernel, or for a library that
+    was to be loaded."""
+    if isinstance(error, ImportError):
+        return any(text in str(error) for text in UNMAPPED)
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)

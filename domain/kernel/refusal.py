@@ -121,6 +121,7 @@ REASONS: dict[Reason, Outcome] = {
 
 
 COUNT_PROCESSES = 'ulimit -u; ps -L -u "$(id -u)" | wc -l  # the limit of processes and threads, and how many there are'
+LIST_LIMITS = "ulimit -a  # the limits of this shell"
 
 KERNEL_MESSAGES = "sudo dmesg | tail  # what the kernel says of the disk"
 

@@ -252,7 +252,9 @@ def test_a_part_that_is_gone_is_no_defect(project: Path, words: tuple[str, ...],
         assert done.stderr.endswith("  try: uv tool install --reinstall .  # in the checkout\n")
 
 
-@pytest.mark.parametrize("error", ["MemoryError", 'ImportError("x.so: failed to map segment from shared object")'])
+@pytest.mark.parametrize(
+    "error", ["MemoryError", 'ImportError("x.so: failed to map segment from shared object")', 'OSError(12, "x")']
+)
 @pytest.mark.parametrize(
     ("words", "module"),
     [

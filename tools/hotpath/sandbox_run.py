@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from errno import EAGAIN, EDQUOT, EIO, ENOSPC
+from errno import EAGAIN, EDQUOT, EIO, ENOMEM, ENOSPC
 
 from omac.adapters.git.program import ConfigList
-from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal, quoted
+from omac.domain.kernel.refusal import COUNT_PROCESSES, LIST_LIMITS, Refusal, quoted
 from omac.domain.kernel.terminal_escaping import SHOWN, printable
 from omac.tools.hotpath import code_cache
 from omac.tools.hotpath.sandbox_options import COMMAND, help_text, parse
@@ -67,6 +67,8 @@ def _unbuilt(problem: OSError) -> Refusal:
     message = f"the sandbox cannot be built: {where}{problem.strerror or problem}"
     if problem.errno == EAGAIN:  # fork(2): a limit of processes
         return Refusal("sandbox-failed", message, fix=[COUNT_PROCESSES])
+    if problem.errno == ENOMEM:
+        return Refusal("sandbox-failed", message, fix=[LIST_LIMITS])
     if problem.errno in (ENOSPC, EDQUOT, EIO):
         from omac.journal.folders import write_command
 

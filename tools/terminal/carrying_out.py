@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 import omac
 from omac.domain.kernel.exhaustion import is_exhaustion
-from omac.domain.kernel.refusal import KERNEL_MESSAGES, Refusal, problem_of
+from omac.domain.kernel.refusal import KERNEL_MESSAGES, LIST_LIMITS, Refusal, problem_of
 from omac.domain.kernel.terminal_escaping import printable
 from omac.journal.folders import MORE_FILES
 from omac.tools.entry import FILES_FAILED, MISSING, NO_MEMORY, lacks_memory, not_whole
@@ -163,7 +163,7 @@ def _report_defect(error: Exception) -> int:
         return 1
     if isinstance(error, OSError) and is_exhaustion(error):
         report(f"omac: the system refused what omac needs: {problem_of(error)}")
-        report_fix([MORE_FILES if error.errno == errno.EMFILE else "ulimit -a  # the limits of this shell"])
+        report_fix([MORE_FILES if error.errno == errno.EMFILE else LIST_LIMITS])
         return FILES_FAILED
     if isinstance(error, OSError) and error.errno == errno.EIO:
         report(f"omac: the disk failed: {problem_of(error)}")

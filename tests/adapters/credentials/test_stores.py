@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import trio
@@ -227,6 +228,16 @@ async def test_errors_that_nobody_expected(state: Path, refused: Refused) -> Non
     refusal = await refused(SecretStores(str(state), {}, keychain=Broken()).read("keychain", SERVICE, [NAME]))
     assert refusal.reason == "keychain-failed"
     assert "RuntimeError" in refusal.message
+
+
+@pytest.mark.parametrize("error", [MemoryError(SECRET), ImportError("x.so: failed to map segment from shared object")])
+async def test_a_store_without_memory(state: Path, refused: Refused, error: Exception) -> None:
+    """A store that gets no memory, for a value or for its library, is refused as that, and not as a defect."""
+    keychain = Broken()
+    keychain.read = mock.Mock(side_effect=error)  # type: ignore[method-assign]
+    refusal = await refused(SecretStores(str(state), {}, keychain=keychain).read("keychain", SERVICE, [NAME]))
+    assert (refusal.reason, refusal.fix) == ("keychain-failed", ("ulimit -a  # the limits of this shell",))
+    assert refusal.message == "the keychain needs memory, and the system has none left for omac"
 
 
 async def test_a_keychain_that_hangs_holds_up_nothing_else(vault: Vault, state: Path, refused: Refused) -> None:

@@ -141,6 +141,22 @@ from omac.tools.entry import main; main()
 """
 
 
+WITHOUT_THREADS = """\
+import _thread
+def refused(*_):
+    raise RuntimeError("can't start new thread")
+_thread.start_new_thread = refused
+from omac.tools.entry import main; main()
+"""
+
+
+def test_a_shortage_says_nothing_about_the_policy(mine: Box) -> None:
+    """A system that starts no thread for bubblewrap is reported as that: no path of the policy is to blame."""
+    done = mine.host(*mine.changed(WITHOUT_THREADS, "true"))
+    assert (done.status, "path" in done.err) == (7, False), done
+    assert done.err.startswith("omac: the sandbox cannot be built: can't start new thread\n  try: ulimit -u; ")
+
+
 def test_an_interrupt_while_git_works_at_the_end(mine: Box) -> None:
     """A ^C while git does for the host what was done inside, which the terminal sends to all of omac's group, reaches
     omac alone."""
