@@ -740,6 +740,15 @@ MEANT = [
         ["omac secrets unset hello X", "omac config unset hello X", "omac settings unset hello X"],
     ),
     (["audit", "hello"], ["omac audit --skill hello"]),
+    (["secrets", "hello", "T=x"], ["omac secrets list hello"]),
+    (["config", "my skill"], ["omac config show 'my skill'"]),
+    (["settings", "serve.audit"], ["omac settings show"]),
+    (["hook", "claude"], ["omac hook install claude"]),
+    (["bridge", "codex"], ["omac bridge install codex"]),
+    (["bridge", "hello"], []),
+    (["activate", "--workdir", "a b", "--json"], ["omac activate 'a b' --json"]),
+    (["trust", "--workdir=/p"], ["omac trust /p"]),
+    (["ps", "--workdir", "/p"], []),
     (["flourish"], []),
 ]
 

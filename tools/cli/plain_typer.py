@@ -115,8 +115,8 @@ def _shown(argument: Any) -> str:
 
 class Command(_PlainHelp, TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take the words apart; a folder that is no argument of the command is to follow its --workdir. The example of
-        an option that lacks is for what was typed.
+        """Take the words apart; a folder that is no argument of the command is to follow its --workdir, and one that
+        is needs none. The example of an option that lacks is for what was typed.
         The agent of `continue` and `resume` is the last one: its name leads to them, and to a start of it."""
         words = list(args)
         try:
@@ -131,6 +131,11 @@ class Command(_PlainHelp, TyperCommand):
             elif is_extra and takes_folder and os.path.isdir(words[-1]):
                 line = (ctx.command_path, *map(quoted, words[:-1]), "--workdir", quoted(words[-1]))
                 error.fix = [" ".join(line)]  # type: ignore[attr-defined]
+            elif getattr(error, "option_name", "") == "--workdir" and any(
+                param.name == "directory" for param in _arguments(self.params)
+            ):
+                rest = [word.removeprefix("--workdir=") for word in words if word != "--workdir"]
+                error.fix = [" ".join((ctx.command_path, *map(quoted, rest)))]  # type: ignore[attr-defined]
             elif type(error).__name__ == "MissingParameter":
                 error.fix = [*self._with_missing(ctx, words, error)]  # type: ignore[attr-defined]
             raise
@@ -177,10 +182,16 @@ class CommandGroup(_PlainHelp, TyperGroup):
 
     def _meant(self, ctx: Any, args: list[str]) -> Iterator[str]:
         """Yield the commands that may be meant by words that begin with no command: an agent's name, the name of a
-        command in a group, the words of a program in a sandbox, a skill."""
-        words = " ".join(map(quoted, args))
+        command in a group, the words of a program in a sandbox, a skill. Behind the latter a secret may stand."""
+        words, first = " ".join(map(quoted, args)), quoted(args[0])
         if ctx.parent is not None:
-            meant = {"sandbox": f"omac sandbox run -- {words}", "audit": f"omac audit --skill {words}"}
+            meant = {
+                "sandbox": f"omac sandbox run -- {words}", "audit": f"omac audit --skill {words}",
+                "secrets": f"omac secrets list {first}", "config": f"omac config show {first}",
+                "settings": "omac settings show",
+            }  # fmt: skip
+            if args[0] in NAMES:
+                meant |= {group: f"omac {group} install {first}" for group in ("bridge", "hook")}
             yield from [meant[ctx.info_name]] if ctx.info_name in meant else ()
         elif args[0] in NAMES:
             yield f"omac start {args[0]}"
