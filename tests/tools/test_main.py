@@ -16,6 +16,7 @@ import trio
 
 import omac.tools
 from omac.domain.kernel.refusal import Refusal
+from omac.tools.entry import NO_MEMORY
 from omac.tools.main import main
 
 TOOLS = Path(omac.tools.__path__[0])
@@ -180,6 +181,17 @@ def test_a_limit_is_no_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "omac: the system refused what omac needs: /proc/1/stat: Too many open files\n"
         "  try: ulimit -n 4096  # how many files a process may have open, in this shell; then the same command again\n"
     )
+
+
+def test_the_cause_is_reported_and_not_what_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several failures at once, a refusal that says that omac is stopping is not the one that stopped it."""
+
+    def fail(*_: object) -> int:
+        raise ExceptionGroup("", [Refusal("stopping", "omac is stopping"), ExceptionGroup("", [MemoryError()])])
+
+    monkeypatch.setattr("omac.tools.cli.settings.show", fail)
+    status, _, err = called(house(tmp_path / "a"), "settings", "show")
+    assert (status, err) == (5, f"omac: {NO_MEMORY}\n")
 
 
 def test_a_defect_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

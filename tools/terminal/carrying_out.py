@@ -144,8 +144,8 @@ _OWN = _own_file()
 def _report_defect(error: Exception) -> int:
     """Report an unforeseen error in a sentence; its trace goes to a file, for the report of the defect. Where omac was
     installed again meanwhile, its parts do not fit together: report that, by nothing that is still to be loaded."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
+    while isinstance(error, ExceptionGroup):  # a refusal among others, such as "omac is stopping", is their consequence
+        error = (error.split(Refusal)[1] or error).exceptions[0]
     if lacks_memory(error):
         print(f"omac: {NO_MEMORY}", file=current().stderr)
         return FILES_FAILED
