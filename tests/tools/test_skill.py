@@ -12,6 +12,7 @@ from real_omac import ECHO_SKILL, Omac, curl
 from tiers import some
 from valued_skill import piped, with_vault
 
+from omac.adapters.skills import checking
 from omac.adapters.skills.new_folder import create_skill
 from omac.domain.skills.schema import schema
 
@@ -232,6 +233,27 @@ def test_names_that_only_case_tells_apart(house: Omac) -> None:
         checked = house.run("skill", "check", str(beside / name))
         assert (checked.status, checked.out) == (3, f"{name}: 1 problem\n  {problem}\n"), checked
     assert house.ok("skill", "check", str(source)) == "count: ok\n"
+
+
+def test_each_of_many_skills_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check compares each skill with all others by what it read once: three hundred are checked in seconds."""
+    sources = []
+    for name in ("one", "two", "three", "Three"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "omac.yaml").write_text(f"name: {name}\nsidecar: {{command: [./run], mount: same}}\n")
+        sources.append(str(tmp_path / name))
+    read: list[str] = []
+    original = checking.document_of
+
+    def recorded(source: str) -> dict[object, object]:
+        read.append(source)
+        return original(source)
+
+    monkeypatch.setattr(checking, "document_of", recorded)
+    neighbours = checking.Neighbours(sources)
+    assert [len(neighbours.lookalikes(source)) for source in sources] == [0, 0, 1, 1]
+    assert [len(neighbours.shared_mounts(source)) for source in sources] == [3, 3, 2, 2]
+    assert sorted(read) == sorted(sources)
 
 
 def test_what_only_the_folder_shows(house: Omac) -> None:
