@@ -43,7 +43,7 @@ def skills_below(directory: str) -> list[str]:
     """Return the skill folders to check: the canonical directory itself, or those of the project that it is."""
     if _has(directory, GUIDE_FILE):
         return [directory]
-    folders = []
+    folders: dict[str, str] = {}  # by real folder: an agent's own folder may be a link to the shared one
     for base in BASES:
         folder = os.path.join(directory, f".{base}", "skills")
         try:
@@ -51,8 +51,10 @@ def skills_below(directory: str) -> list[str]:
         except OSError:
             continue
         paths = [os.path.join(folder, name) for name in names if not name.startswith(".")]
-        folders += [path for path in paths if _is_skill(path)]
-    return folders or ([directory] if _is_skill(directory) else [])
+        for path in paths:
+            if _is_skill(path):
+                folders.setdefault(os.path.realpath(path), path)
+    return list(folders.values()) or ([directory] if _is_skill(directory) else [])
 
 
 def undiscovered(directory: str) -> dict[str, tuple[str, str]]:

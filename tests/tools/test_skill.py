@@ -348,6 +348,34 @@ def test_a_folder_that_is_not_discovered(house: Omac, tmp_path: Path) -> None:
     assert f"  try: ls -la {skills / 'a'}\n" in house.run("approve", "a", cwd=tmp_path / "single").err
 
 
+@pytest.mark.parametrize("way", ["folder", "skill", "reverse", "both"])
+def test_a_skill_that_two_folders_have_by_a_link(house: Omac, way: str) -> None:
+    """A skill of the shared folder that an agent's own folder has as well, by a link in either direction, is one: it is
+    listed, checked and approved once, for every agent."""
+    project = house.root / f"by-{way}"
+    source = new(house, project, "hello")
+    shared, own = source.parent, project / ".claude" / "skills"
+    own.parent.mkdir()
+    if way == "folder":
+        own.symlink_to("../.agents/skills")
+    elif way == "skill":
+        own.mkdir()
+        (own / "hello").symlink_to("../../.agents/skills/hello")
+    elif way == "reverse":
+        shared.rename(own)
+        shared.symlink_to("../.claude/skills")
+    else:
+        shared.rename(project / "skills")
+        for link in (shared, own):
+            link.symlink_to("../skills")
+    assert house.ok("skill", "check", cwd=project) == "hello: ok\n"
+    assert house.ok(cwd=project).count("not approved") == 1
+    assert "approved: hello in" in house.ok("approve", "hello", cwd=project)
+    for harness in ("claude", "codex"):
+        (skill,) = map(json.loads, house.ok("list", "--json", "--harness", harness, cwd=project).splitlines())
+        assert (skill["harness"], skill["state"]) == ("agents", "approved"), skill
+
+
 def test_the_name_of_a_skill_is_no_folder(house: Omac, tmp_path: Path) -> None:
     """The name of a skill, as other commands take it, leads to the command with its folder."""
     source = new(house, tmp_path / "p", "a")
