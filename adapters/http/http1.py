@@ -48,6 +48,7 @@ _PLAIN = rb"[0-9A-Za-z\-._~!$&'*+,;=:@/()]*+"
 _PATH = _PLAIN + rb"(?:%(?!00)[0-9A-Fa-f]{2}" + _PLAIN + rb")*"
 _GOOD_LINE = re.compile(rb"([A-Z]{1,20}) (/" + _PATH + rb"(?:\?[!\"$-~]*+)?) HTTP/1\.([01])\r\n")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: ([^\r\n]*))?\r\n")
+_CONFLICT = "Content-Length is there twice, or beside Transfer-Encoding"  # which llhttp refuses first
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _SLASHES = re.compile(r"/{2,}")
 _DOT_SEGMENT = re.compile(r"/(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
@@ -115,7 +116,7 @@ def parse_request_head(head: bytes, *, bytes_max: int = HEAD_BYTES_MAX, any_host
         raise bad_request("omac is not a tunnel")
     fields = _fields(httptools.HttpRequestParser, head)
     if fields is None:
-        raise bad_request("the method is unknown or a header field is malformed")
+        raise bad_request(f"the method is unknown, a header field is malformed, or {_CONFLICT}")
     minor, values = int(digit), values_of(fields, _READ)
     if (b"connection" in values or b"expect" in values) and _has_too_many_options(values):
         raise Refusal("head-too-large", f"Connection and Expect are limited to {OPTIONS_MAX} options")
@@ -143,7 +144,7 @@ def parse_response_head(head: bytes, request_method: str, *, bytes_max: int = HE
         raise UpstreamError("its status line is malformed")
     fields = _fields(httptools.HttpResponseParser, head)
     if fields is None:
-        raise UpstreamError("a header field of its answer is malformed")
+        raise UpstreamError(f"a header field of its answer is malformed, or {_CONFLICT}")
     digit, code, reason = line.groups()
     minor, status, values = int(digit), int(code), values_of(fields, _READ)
     if b"connection" in values and _has_too_many_options(values):

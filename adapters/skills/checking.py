@@ -6,6 +6,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise
+from typing import NamedTuple
 
 from omac.adapters.files import bounded
 from omac.adapters.files.first_line import behind_env, command_of
@@ -31,11 +32,18 @@ PORT_VARIABLES = ("$SIDECAR_PORT", "${SIDECAR_PORT}")
 FIRST_LINE_BYTES_MAX = 256  # as the kernel
 
 
+class _Declared(NamedTuple):
+    """The name of a skill, or that of its folder, and its mount: None without a sidecar, or with a wrong omac.yaml."""
+
+    name: str
+    mount: str | None
+
+
 def skills_below(directory: str) -> list[str]:
     """Return the skill folders to check: the canonical directory itself, or those of the project that it is."""
     if _has(directory, GUIDE_FILE):
         return [directory]
-    folders = []
+    folders: dict[str, str] = {}  # by real folder: an agent's own folder may be a link to the shared one
     for base in BASES:
         folder = os.path.join(directory, f".{base}", "skills")
         try:
@@ -43,8 +51,10 @@ def skills_below(directory: str) -> list[str]:
         except OSError:
             continue
         paths = [os.path.join(folder, name) for name in names if not name.startswith(".")]
-        folders += [path for path in paths if _is_skill(path)]
-    return folders or ([directory] if _is_skill(directory) else [])
+        for path in paths:
+            if _is_skill(path):
+                folders.setdefault(os.path.realpath(path), path)
+    return list(folders.values()) or ([directory] if _is_skill(directory) else [])
 
 
 def undiscovered(directory: str) -> dict[str, tuple[str, str]]:
@@ -54,31 +64,35 @@ def undiscovered(directory: str) -> dict[str, tuple[str, str]]:
     return {skill.source: (skill.name, skill.problem) for skill in found if skill.problem is not None}
 
 
-def lookalikes(source: str, sources: Sequence[str]) -> list[str]:
-    """Return the problem with each of `sources`, and of the skills beside the canonical folder `source`, whose name
-    only case tells from its own: of two such skills, one is not used."""
-    name, problems = _name_of(source), []
-    for path in dict.fromkeys((*sources, *_siblings(source))):
-        other = _name_of(path)
-        if other != name and other.casefold() == name.casefold():
-            problem = f"the name {name} differs only in case from {other}, which {path} has; rename one of the two"
-            problems.append(printable(problem))
-    return problems
+class Neighbours:
+    """Skills by name and mount, each read once: `sources`, which are canonical folders, and the skills beside them."""
 
+    def __init__(self, sources: Sequence[str]) -> None:
+        folders = dict.fromkeys(os.path.dirname(source) for source in sources)
+        beside = [path for folder in folders for path in _skills_in(folder)]
+        self._declared = {path: _declared(path) for path in dict.fromkeys((*sources, *beside))}
 
-def shared_mounts(source: str, sources: Sequence[str]) -> list[str]:
-    """Return the problem with each of `sources`, and of the skills beside the canonical folder `source`, that an agent
-    sees together with it and that has its mount: of two such skills, one is not mounted."""
-    name, mount = _name_of(source), _mount_of(source)
-    if mount is None:
-        return []
-    problems = []
-    for path in dict.fromkeys((*sources, *_siblings(source))):
-        other = _name_of(path)
-        if other.casefold() != name.casefold() and _seen_together(source, path) and _mount_of(path) == mount:
-            problem = f"sidecar.mount: {mount!r} is also the mount of {other}, which {path} has; change one of the two"
-            problems.append(printable(f"{META_FILE}: {problem}"))
-    return problems
+    def lookalikes(self, source: str) -> list[str]:
+        """Return the problem with each skill whose name only case tells from that of `source`: of two such skills, one
+        is not used."""
+        name, problems = self._declared[source].name, []
+        for path, (other, _) in self._declared.items():
+            if other != name and other.casefold() == name.casefold():
+                problem = f"the name {name} differs only in case from {other}, which {path} has; rename one of the two"
+                problems.append(printable(problem))
+        return problems
+
+    def shared_mounts(self, source: str) -> list[str]:
+        """Return the problem with each skill that an agent sees together with `source` and that has its mount: of two
+        such skills, one is not mounted."""
+        name, mount = self._declared[source]
+        problems = []
+        for path, (other, mounted) in self._declared.items():
+            shared = mounted == mount and mount is not None and other.casefold() != name.casefold()
+            if shared and _seen_together(source, path):
+                problem = f"{mount!r} is also the mount of {other}, which {path} has; change one of the two"
+                problems.append(printable(f"{META_FILE}: sidecar.mount: {problem}"))
+        return problems
 
 
 def _seen_together(source: str, other: str) -> bool:
@@ -87,26 +101,21 @@ def _seen_together(source: str, other: str) -> bool:
     return len(beside) == 1 or any(folder.endswith(f"/.{SHARED_BASE}/skills") for folder in beside)
 
 
-def _siblings(source: str) -> list[str]:
-    """Return the skills with an omac.yaml in the folder that holds `source`."""
-    beside = os.path.dirname(source)
+def _skills_in(folder: str) -> list[str]:
+    """Return the skills with an omac.yaml in a folder."""
     try:
-        names = sorted(os.listdir(beside))
+        names = sorted(os.listdir(folder))
     except OSError:
         return []
-    return [path for name in names if not name.startswith(".") and _has(path := os.path.join(beside, name), META_FILE)]
+    return [path for name in names if not name.startswith(".") and _has(path := os.path.join(folder, name), META_FILE)]
 
 
-def _name_of(source: str) -> str:
-    """Return the name that a skill declares, else that of its folder."""
-    declared = document_of(source).get("name")
-    return declared if isinstance(declared, str) else os.path.basename(source)
-
-
-def _mount_of(source: str) -> str | None:
-    """Return the mount of a skill with a sidecar, None where its omac.yaml has problems."""
-    _, meta = problems_of(document_of(source))
-    return meta.sidecar.mount if meta is not None and meta.sidecar is not None else None
+def _declared(source: str) -> _Declared:
+    document = document_of(source)
+    name = document.get("name")
+    _, meta = problems_of(document)
+    mount = meta.sidecar.mount if meta is not None and meta.sidecar is not None else None
+    return _Declared(name if isinstance(name, str) else os.path.basename(source), mount)
 
 
 def document_of(source: str) -> dict[object, object]:

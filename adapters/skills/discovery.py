@@ -14,6 +14,7 @@ from omac.adapters.skills.guide_file import read_guide
 from omac.adapters.skills.paths import is_utf8, open_folder
 from omac.adapters.skills.worker_pool import go_on
 from omac.adapters.skills.yaml_file import YamlFileError, read_yaml_bytes
+from omac.domain.harness.harness import SHARED_BASE
 from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.terminal_escaping import printable
@@ -29,19 +30,31 @@ ScalarTexts = Callable[[bytes, str], list[str | None] | None]
 
 
 class SkillsRoot(NamedTuple):
-    """A folder of skills: `path`, which errors call `label`, and the folders that nothing in it may lead out of."""
+    """A folder of skills: `path`, which errors call `label`, and the folders that nothing in it may lead out of.
+
+    Every agent sees the skills of the folders `shared` too. One that is here as well, since either folder or either
+    skill is a link, is theirs: it is one skill, which is approved once.
+    """
 
     path: str
     base: str
     label: str
     within: tuple[str, ...]
     scope: ScopeKind
+    shared: tuple[str, ...]
+
+    def is_elsewhere(self, name: str, source: str) -> bool:
+        """Return whether the skill `name`, with the canonical folder `source`, belongs to a shared folder."""
+        names = {name, os.path.basename(source)}
+        return any(os.path.realpath(os.path.join(folder, part)) == source for folder in self.shared for part in names)
 
 
 def workdir_roots(workdir: str, bases: Sequence[str]) -> Iterator[SkillsRoot]:
     """The skills folders of a project, whose canonical path is `workdir`."""
     for base in bases:
-        yield SkillsRoot(os.path.join(workdir, f".{base}", "skills"), base, f".{base}/skills", (workdir,), "workdir")
+        shared = () if base == SHARED_BASE else (os.path.join(workdir, f".{SHARED_BASE}", "skills"),)
+        path, label = os.path.join(workdir, f".{base}", "skills"), f".{base}/skills"
+        yield SkillsRoot(path, base, label, (workdir,), "workdir", shared)
 
 
 def global_roots(environment: Mapping[str, str], bases: Sequence[str]) -> Iterator[SkillsRoot]:
@@ -54,15 +67,22 @@ def global_roots(environment: Mapping[str, str], bases: Sequence[str]) -> Iterat
         return
     config = environment.get("XDG_CONFIG_HOME", "")
     within = tuple(os.path.realpath(path) for path in (home, config) if path.startswith("/"))
+
+    def paths(base: str) -> tuple[str, ...]:
+        above = (os.path.join(config, base), os.path.join(home, ".config", base), os.path.join(home, f".{base}"))
+        there = (os.path.join(path, "skills") for path in above)
+        return tuple(path for path in there if path.startswith("/") and os.path.lexists(path))
+
     seen: set[str] = set()
     for base in bases:
-        for above in (os.path.join(config, base), os.path.join(home, ".config", base), os.path.join(home, f".{base}")):
-            path = os.path.join(above, "skills")
+        shared = () if base == SHARED_BASE else paths(SHARED_BASE)
+        elsewhere = {os.path.realpath(path) for path in shared}
+        for path in paths(base):
             real = os.path.realpath(path)
-            if path.startswith("/") and os.path.lexists(path) and real not in seen:
+            if real not in seen and real not in elsewhere:
                 seen.add(real)
                 label = f"~{path[len(home.rstrip('/')) :]}" if below(path, home) else path
-                yield SkillsRoot(path, base, label, within, "global")
+                yield SkillsRoot(path, base, label, within, "global", shared)
 
 
 def discover(roots: Iterator[SkillsRoot], code_hash: CodeHash, *, guidance: bool) -> list[FoundSkill]:
@@ -144,6 +164,8 @@ class _SkillsFolder:
         path = os.path.join(skills_path, name)
         try:
             source = canonical_folder(path, self._within) if os.path.islink(path) else path
+            if self._root.is_elsewhere(name, source):
+                return None
             with open_folder(source) as folder:
                 try:
                     os.stat(META_FILE, dir_fd=folder, follow_symlinks=False)

@@ -289,9 +289,14 @@ def test_a_vault_that_is_damaged_or_gone(omac: Omac) -> None:
     vault.unlink()
     done = omac.run("doctor")
     assert (done.status, f"[fail] vault: no vault exists at {vault}" in done.out) == (8, True), done
+    omac.ok("journal", "backup", str(omac.folder / "copy.db"))
     vault.write_bytes(content)
     vault.chmod(0o600)
     assert omac.run("doctor").status == 0
+    elsewhere = {"OMAC_STATE_DIR": str(omac.folder / "elsewhere")}  # where no secret of this host was ever kept
+    omac.ok("journal", "restore", str(omac.folder / "copy.db"), extra=elsewhere)
+    done = omac.run("doctor", extra=elsewhere)
+    assert (done.status, "no vault exists" in done.out) == (0, False), done
 
 
 @pytest.mark.full

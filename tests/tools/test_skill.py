@@ -12,6 +12,7 @@ from real_omac import ECHO_SKILL, Omac, curl
 from tiers import some
 from valued_skill import piped, with_vault
 
+from omac.adapters.skills import checking
 from omac.adapters.skills.new_folder import create_skill
 from omac.domain.skills.schema import schema
 
@@ -248,6 +249,27 @@ def test_a_name_that_some_agents_do_not_load(house: Omac, name: str, noted: bool
         assert (done.status, f"note: {name}: Agent Skills have no such name" in done.err) == (0, noted), done
 
 
+def test_each_of_many_skills_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check compares each skill with all others by what it read once: three hundred are checked in seconds."""
+    sources = []
+    for name in ("one", "two", "three", "Three"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "omac.yaml").write_text(f"name: {name}\nsidecar: {{command: [./run], mount: same}}\n")
+        sources.append(str(tmp_path / name))
+    read: list[str] = []
+    original = checking.document_of
+
+    def recorded(source: str) -> dict[object, object]:
+        read.append(source)
+        return original(source)
+
+    monkeypatch.setattr(checking, "document_of", recorded)
+    neighbours = checking.Neighbours(sources)
+    assert [len(neighbours.lookalikes(source)) for source in sources] == [0, 0, 1, 1]
+    assert [len(neighbours.shared_mounts(source)) for source in sources] == [3, 3, 2, 2]
+    assert sorted(read) == sorted(sources)
+
+
 def test_what_only_the_folder_shows(house: Omac) -> None:
     """The check reports a missing script, a program that is not executable, a link out of the folder, and a missing
     SKILL.md."""
@@ -338,6 +360,34 @@ def test_a_folder_that_is_not_discovered(house: Omac, tmp_path: Path) -> None:
     problem = f"{skills / 'a'} leads out of the project; put the folder itself there"
     assert (done.status, done.out) == (3, f"a: 1 problem\n  {problem}\n"), done
     assert f"  try: ls -la {skills / 'a'}\n" in house.run("approve", "a", cwd=tmp_path / "single").err
+
+
+@pytest.mark.parametrize("way", ["folder", "skill", "reverse", "both"])
+def test_a_skill_that_two_folders_have_by_a_link(house: Omac, way: str) -> None:
+    """A skill of the shared folder that an agent's own folder has as well, by a link in either direction, is one: it is
+    listed, checked and approved once, for every agent."""
+    project = house.root / f"by-{way}"
+    source = new(house, project, "hello")
+    shared, own = source.parent, project / ".claude" / "skills"
+    own.parent.mkdir()
+    if way == "folder":
+        own.symlink_to("../.agents/skills")
+    elif way == "skill":
+        own.mkdir()
+        (own / "hello").symlink_to("../../.agents/skills/hello")
+    elif way == "reverse":
+        shared.rename(own)
+        shared.symlink_to("../.claude/skills")
+    else:
+        shared.rename(project / "skills")
+        for link in (shared, own):
+            link.symlink_to("../skills")
+    assert house.ok("skill", "check", cwd=project) == "hello: ok\n"
+    assert house.ok(cwd=project).count("not approved") == 1
+    assert "approved: hello in" in house.ok("approve", "hello", cwd=project)
+    for harness in ("claude", "codex"):
+        (skill,) = map(json.loads, house.ok("list", "--json", "--harness", harness, cwd=project).splitlines())
+        assert (skill["harness"], skill["state"]) == ("agents", "approved"), skill
 
 
 def test_the_name_of_a_skill_is_no_folder(house: Omac, tmp_path: Path) -> None:

@@ -16,11 +16,10 @@ from omac.tools.cli.skill_template import files_of
 from omac.tools.compose.project import project_of
 from omac.tools.compose.scope_options import Where, directory_of, is_home, project_here
 from omac.tools.compose.skill_files import (
+    Neighbours,
     check_skill,
     create_skill,
     is_git_folder,
-    lookalikes,
-    shared_mounts,
     skills_below,
     undiscovered,
 )
@@ -43,7 +42,7 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
     if not MOUNT.fullmatch(mount):
         raise Refusal("misuse", f"the name {name!r} has neither letter nor digit", fix=["omac skill new hello"])
     path = os.path.join(project, f".{SHARED_BASE}", "skills", name)
-    if alike := lookalikes(path, skills_below(project)):
+    if alike := Neighbours((path, *skills_below(project))).lookalikes(path):
         raise Refusal("misuse", f"{alike[0]}; no skill was made", fix=[f"omac skill new {name}-2"])
     try:
         create_skill(project, SHARED_BASE, name, files_of(name, mount, secrets))
@@ -114,7 +113,8 @@ def check(directory: str, as_json: bool) -> int:
         )
         fix = [f"omac skill new hello --workdir {quoted(folder)}", "omac skill check DIR"]
         raise Refusal("skill-not-found", message, fix=fix)
-    problems = {source: _problems(source, sources) for source in sources}
+    neighbours = Neighbours(sources)
+    problems = {source: _problems(source, neighbours) for source in sources}
     problems |= {path: [problem] for path, (_, problem) in broken.items() if not problems.get(path)}
     for source, skill_problems in problems.items():
         name = os.path.basename(source) if source in sources else broken[source][0]
@@ -129,10 +129,10 @@ def check(directory: str, as_json: bool) -> int:
     return REASONS["settings-invalid"].exit_code if any(problems.values()) else 0
 
 
-def _problems(source: str, sources: Sequence[str]) -> list[str]:
+def _problems(source: str, neighbours: Neighbours) -> list[str]:
     try:
         problems = check_skill(os.path.realpath(source), current().environment.get("PATH", ""))
-        return problems + lookalikes(source, sources) + shared_mounts(source, sources)
+        return problems + neighbours.lookalikes(source) + neighbours.shared_mounts(source)
     except OSError as error:
         return [f"{error.filename or source} cannot be read ({error.strerror})"]
 

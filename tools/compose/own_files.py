@@ -66,14 +66,24 @@ class OwnFiles:
             return None
 
     def _read_vault(self, system: System | None) -> None:
-        """Set `unreadable` for a vault that is damaged, or missing while secrets are recorded as kept in it."""
-        vault = Vault(os.path.join(self.state.path, state_paths.VAULT))
-        kept = (entry.state.secrets for entry in system.credentials.entries.values()) if system else ()
+        """Set `unreadable` for a vault that is damaged, or missing while secrets of this host are recorded as kept in
+        it: a journal can have those of others."""
+        vault, host = Vault(os.path.join(self.state.path, state_paths.VAULT)), self._known_host()
+        entries = system.credentials.entries.items() if system else ()
+        kept = (entry.state.secrets for stream, entry in entries if host in (None, key_of(stream).host))
         try:
             if vault.exists() or any(secret.store == VAULT for secrets in kept for secret in secrets.values()):
                 vault.has_passphrase()
         except Refusal as refusal:
             self.unreadable["vault"] = refusal
+
+    def _known_host(self) -> HostId | None:
+        """Return the id of this host, None where its file has none; it makes neither."""
+        try:
+            has_file = os.path.lexists(os.path.join(self.state.path, "host-id"))
+            return self.state.host_id(_refuse_to_mint) if has_file else None
+        except (FileNotFoundError, Refusal):
+            return None
 
     def flaws(self) -> tuple[Flaw, ...]:
         """Return what is wrong."""

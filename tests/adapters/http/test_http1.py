@@ -350,6 +350,13 @@ def test_broken_answers_are_upstream_errors(head: bytes, method: str) -> None:
         parse_response_head(head, method)
 
 
+@pytest.mark.parametrize("name", ["identical lengths", "length and chunked"])
+def test_a_framing_that_contradicts_itself_is_named(name: str) -> None:
+    """The error names the two fields, for the author of the server."""
+    with pytest.raises(UpstreamError, match="Content-Length is there twice, or beside Transfer-Encoding"):
+        parse_response_head(BROKEN_ANSWERS[name], "GET")
+
+
 PIECES = st.lists(
     st.one_of(
         st.binary(max_size=8),

@@ -78,6 +78,8 @@ async def test_each_real_folder_once(home: Path, folders: DiskSkillFolders) -> N
     write_skill(home / ".opencode" / "skills", "bad", text="[")
     (home / ".agents").symlink_to(".opencode")
     assert names(await folders.discover_global(BASES)) == ["bad", "good"]
+    assert {skill.base for skill in await folders.discover_global(BASES)} == {"agents"}, "which every agent sees"
+    assert await folders.discover_global(("opencode",)) == []
     same = DiskSkillFolders({"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config")})
     (home / ".config").mkdir()
     (home / ".opencode").rename(home / ".config" / "opencode")
