@@ -26,6 +26,7 @@ _AGENTS = """
     .aiassistant/ .aider.model.* .augment-guidelines .beads/config* .beads/hooks/ .conductor/ .container-use/
     .entire/settings* .firebender/ .kilocodemodes .kilocoderules* .kimi/ .letta/ .pr_agent.toml .qodo/ .ruler/ .serena/
     .superset/ .voidrules conductor.json firebender.json gptme.toml replit.md
+    .specify/
 """  # of agents that are no harness, and of any
 _OF_HARNESSES = [pattern for harness in HARNESSES for pattern in harness.autorun_files]
 OBEYED = {
@@ -37,6 +38,7 @@ OBEYED = {
         .shadowenv.d/ bin/activate-hermit .mise-tasks/ mise-tasks/ mise/tasks/
         .aqua.y* .corepack.env .fvm/ .fvmrc .pkgx.y* .vfox.toml aqua.y* bin/hermit fnox.toml guix.scm
         manifest.scm pkgx.y* vfox.toml
+        .flaskenv .miserc.toml .overmind.env .quartenv .sops.y* pitchfork.toml
     """,
     "an agent": " ".join(dict.fromkeys((*_AGENTS.split(), *_OF_HARNESSES))),
     "an editor": """
@@ -53,6 +55,7 @@ OBEYED = {
         *.geany *.iml *.ipr *.iws *.kdev4 *.uproject *.user .cproject .kdev4/ .obsidian/community-plugins.json
         .obsidian/plugins/ .pydevproject Packages/manifest.json Properties/launchSettings.json logseq/config.edn
         logseq/custom.js platformio.ini project.godot
+        .gvimrc .vscode/arduino.json *.Build.cs *.Target.cs *.uplugin rust-project.json
     """,
     "git, or what runs its hooks,": """
         .gitattributes .githooks/ .git-hooks/ .gitmodules .husky/ .huskyrc* .lefthook.* .lfsconfig .lintstagedrc*
@@ -61,18 +64,21 @@ OBEYED = {
         captainhook.json grumphp.yml grumphp.yml.dist prek.toml
         .bumpversion.* .changeset/config.json .cz.* .cz-config.* .czrc .gitlint .hooks/ .mrconfig .trunk/ .versionrc*
         cliff.toml cz.json cz.toml githooks/
+        .arcconfig .arclint .arcunit .gitman.yml .gitreview .lazygit.yml .reviewboardrc gitman.yml
     """,
     "another version control system": """
         .bzr/branch/branch.conf .hg/hgrc .hg/hgrc-not-shared .hg/requires .hg/sharedpath .jj/repo .jj/repo/config-id
         .jj/repo/config.toml .jj/repo/store/git_target .jj/workspace-config-id .jj/workspace-config.toml .p4config
         .pijul/config .sl/config .sl/sharedpath _darcs/prefs/
         .fossil-settings/ .fslckout CVS/Root _FOSSIL_
+        .datalad/ .dvc/config* .repo/local_manifests/ .repo/manifest.xml .repo/repo/
     """,
     "a debugger or an interpreter": """
         .RData .Renviron .Rprofile .gdbinit .ghci .iex.exs .irbrc .jupyter/ .lldbinit .ocamlinit .octaverc .pdbrc
         .pdbrc.py .pryrc .rdebugrc .rspec *.pth sitecustomize.py startup.m usercustomize.py .byebugrc .perldb
         .radian_profile .rdbgrc .user.ini ipython_config.py jupyter_*_config.json jupyter_*_config.py
         .erlang .ghcid .htaccess .psysh.php renv/activate.R renv/settings*
+        .config/irb/irbrc .ghc.environment.* .jupytext.py .luarocks/config* .nrepl.edn _irbrc irb.rc user.clj
     """,
     "a package manager": """
         *.gemspec *.nimble *.podspec .bundle/config .cargo/config .cargo/config.toml .npmrc .pnpmfile.cjs .pnpmfile.mjs
@@ -87,6 +93,8 @@ OBEYED = {
         melos.yaml profiles.clj pubspec.yaml pubspec_overrides.yaml requirements*.in requirements/base*
         requirements/dev* requirements/prod* requirements/test* vcpkg*.json vlt.json
         alire.toml
+        *.cabal .bowerrc .bundle/plugin/ .chezmoiexternal* .chezmoiscripts/ .stowrc Cask Eask Easkfile Eldev Eldev-local
+        JuliaProject.toml NuGet.Config buildout.cfg go.mod go.work
     """,
     "a build": """
         *.bzl *.cmake *.csproj *.fsproj *.gradle *.gradle.kts *.mk *.pri *.props *.sbt *.targets *.tf *.tofu *.vbproj
@@ -115,6 +123,18 @@ OBEYED = {
         podman-compose.* profiles.yml project/build.properties react-native.config.* sst.config.* vercel.json vercel.ts
         zensical.toml build.zig*
         .arararc.yaml .llmk.toml .west/config Tectonic.toml arararc.yaml llmk.toml west.yml
+        *.Dockerfile *.dockerfile *.jam *.ninja *.nim.cfg *.nims *.prisma *.proj *.rake *.tf.json *.tofu.json
+        .adonisrc* .aspect/ .chef/ .dumirc* .fatherrc* .gradle/config.properties .hygen.js .ko.y*
+        .pants.bootstrap .projen/ .projenrc* .smug.yml .umirc* .vitepress/config* .vitepress/theme/ .vuepress/
+        Containerfile.* Emakefile Gulpfile.* Jamfile* Jamroot* Kbuild Kconfig* MLproject PKGBUILD Rakefile.rb
+        SConstruct.py Saltfile Sconstruct* Setup.lhs Tupfile.lua Tuprules.* _targets.R _templates/ adonisrc.*
+        antora-playbook.* azure.yaml buf.gen.* build.boot build.config.* build.lua build.yaml codegen.js
+        codegen.json codegen.ts codegen.y* config.ld config.ru config/config.exs config/runtime.exs dagger.json
+        debian/rules dockerfile flyway.conf flyway.toml gruntfile.* install.conf.yaml invoke.json invoke.py
+        invoke.y* jakefile* just.config.* liquibase.properties mkosi.* modd.conf myocamlbuild.ml myst.yml
+        nbb.edn nest-cli.json observablehq.config.* openocd.cfg premake4.lua project.scala rakefile rakefile.rb
+        sconstruct* site_scons/ snakefile snapcraft.y* sqitch.conf sqlc.* supervisord.conf tsconfig*.json
+        turbo.jsonc vagrantfile wscript_*
     """,
     "a linter or a test runner": """
         .babelrc* .coveragerc .credo.exs .erb_lint.yml .eslintrc* .flake8 .formatter.exs .golangci.* .luacheckrc
@@ -139,13 +159,18 @@ OBEYED = {
         orval.config.* panda.config.* payload.config.* phpstan.dist.neon playwright-ct.config.* prisma.config.*
         pyrefly.toml react-router.config.* robot.toml rolldown.config.* rslib.config.* rspress.config.* sanity.cli.*
         sanity.config.* svgo.config.* tsdown.config.* typedoc.* unocss.config.* velite.config.* web-test-runner.config.*
+        .busted .detoxrc* .ember-cli* .htmlvalidate* .luacov .markdownlint.* .phpcs.xml .phpcs.xml.dist .rspec-local
+        .scalafix.conf .syncpackrc* .taprc .template-lintrc.* .xo-config* apollo.config.* asv.conf.json cucumber.*
+        dart_test.yaml infection.json* phpbench.json* phpspec.y* phpunit.dist.xml phpunit.xml.dist relay.config.*
+        testem.* tests.edn tslint.json wallaby.* xo.config.*
     """,
     "continuous integration": """
         .buildkite/ .circleci/ .drone.yml .github/actions/ .github/workflows/ .gitlab-ci.yml .travis.yml .woodpecker/
-        .woodpecker.yml Jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml
+        .woodpecker.yml Jenkinsfile azure-pipelines* bitbucket-pipelines.yml
         .appveyor.yml .build.yml .builds/ .cirrus.star .cirrus.yml .drone.jsonnet .drone.star .forgejo/workflows/
         .gitea/workflows/ .gitlab/ .harness/ .mergify.yml .readthedocs.y* .renovaterc* .semaphore/ .teamcity/ .tekton/
         appveyor.yml bitrise.yml buildspec.y* cloudbuild.y* codemagic.yaml renovate.json*
+        .azure-pipelines/ .copr/ .packit.y* .taskcluster.yml .vela.y* .zuul.y* Jenkinsfile.* action.y* zuul.d/
     """,
 }
 
