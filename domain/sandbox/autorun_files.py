@@ -10,7 +10,7 @@ from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel.refusal import quoted
 from omac.domain.kernel.terminal_escaping import named
 
-FINDING_CHARS_MAX = 300
+FINDING_CHARS_MAX = 400
 OF_OTHERS = frozenset(("node_modules", "site-packages", "dist-packages", "__pycache__"))
 OF_JUPYTER = "/share/jupyter/labextensions"  # where pip installs extensions, each with its package.json
 
@@ -280,14 +280,15 @@ def described(project: str, path: str, who: str, *, since: str = "", is_forged: 
 
     `path` is relative to `project`. `since` is the object that git had for it at launch, by its whole name: an agent
     may have committed it since, and may call a branch like the beginning of an object's name. It is compared with the
-    file itself, since the index may say of a changed file that it is not. Empty: git did not know it, or its object is
-    not what its name says (`is_forged`), and the command shows the content. There is no command where the line of the
-    finding, which begins with the path, would be longer than FINDING_CHARS_MAX.
+    file itself, and not by git: the index may say of a changed file that it is not, and by attributes (`ident`, `-diff`
+    or `filter`) git compares something else. Empty: git did not know it, or its object is not what its name says
+    (`is_forged`), and the command shows the content. There is no command where the line of the finding, which begins
+    with the path, would be longer than FINDING_CHARS_MAX.
     """
     text = f"is new or changed, and {who} obeys it"
     text += "; git's copy of it was changed, too, or cannot be read (git fsck)" if is_forged else ""
     file = f"{project}/{path}"
-    diff = f"git -C {quoted(project)} diff {since} -- {quoted(path)}"
+    diff = f"git -C {quoted(project)} show {since} | diff -u - {quoted(file)} | cat -v"
     shows = diff if since else f"cat -v {quoted(file)}"
     whole = f"{text}: {shows}"
     return whole if len(f"{named(file)}: {whole}") <= FINDING_CHARS_MAX else text

@@ -186,6 +186,31 @@ def test_the_command_shows_the_difference(short_path: Path, name: str, committed
     assert not list(short_path.rglob("pwned"))
 
 
+@pytest.mark.parametrize("attribute", ["ident", "-diff", "diff=image", "filter=tidy"])
+def test_the_command_shows_the_file_whatever_attributes_say(short_path: Path, attribute: str) -> None:
+    """The command shows the file as programs read it, whatever attributes have git convert or hide, and whatever a
+    terminal would not show."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", *words], cwd=short_path, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    git("init", "-q")
+    git("config", "diff.image.textconv", "true")
+    git("config", "filter.tidy.clean", "echo all: # $Id$")
+    file = short_path / "Makefile"
+    file.write_text("all: # $Id$\n")
+    git("add", "-A")
+    git(*COMMIT, "one")
+    since = git("rev-parse", "HEAD:Makefile")
+    (short_path / ".gitattributes").write_text(f"Makefile {attribute}\n")
+    file.write_text("all: # $Id: \x1b[8m ; touch pwned $\n")
+    _, _, command = described(str(short_path), "Makefile", "a build", since=since).partition(" obeys it: ")
+    shown = subprocess.run(["bash", "-c", command], cwd="/", capture_output=True, text=True, check=True).stdout
+    assert "\n-all: # $Id$\n+all: # $Id: ^[[8m ; touch pwned $\n" in shown
+
+
 @given(st.text(), st.text(min_size=1), st.sampled_from(["", "HEAD", "0" * 40]))
 def test_a_finding_is_one_bounded_line(project: str, path: str, since: str) -> None:
     """A finding is one bounded line that a terminal shows as it is. A command in it is whole and names that file
@@ -196,9 +221,9 @@ def test_a_finding_is_one_bounded_line(project: str, path: str, since: str) -> N
     assert text.startswith("is new or changed, and an editor")
     if command:
         assert len(f"{project}/{path}: {finding}") <= FINDING_CHARS_MAX
-        last = path if since else f"{project}/{path}"
-        assert command.endswith(f" {quoted(last)}")
-        assert "$'" in command or shlex.split(command)[-1] == last
+        end = " | cat -v" if since else ""
+        assert command.endswith(f" {quoted(f'{project}/{path}')}{end}")
+        assert "$'" in command or shlex.split(command.removesuffix(end))[-1] == f"{project}/{path}"
 
 
 def test_a_finding_without_a_command() -> None:
