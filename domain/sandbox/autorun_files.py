@@ -15,6 +15,7 @@ OF_OTHERS = frozenset(("node_modules", "site-packages", "dist-packages", "__pyca
 OF_JUPYTER = "/share/jupyter/labextensions"  # where pip installs extensions, each with its package.json
 
 NOBODY = ""
+GIVEN_ALL = "a command that is given *"  # as `tar cf x *`: it takes such names for options; some run things
 _AGENTS = """
     .adal/ .agent/ .agents/ .aider-desk/ .aider.conf.yaml .aider.conf.yml .amazonq/ .amp/ .augment/ .autohand/ .bob/
     .cline/ .clinerules .clinerules/ .codebuddy/ .codewhale/ .commandcode/ .continue/ .cortex/ .crush.json .crush/
@@ -31,6 +32,7 @@ _AGENTS = """
 _OF_HARNESSES = [pattern for harness in HARNESSES for pattern in harness.autorun_files]
 OBEYED = {
     NOBODY: ".env.dist .env.example .env.sample .env.template",
+    GIVEN_ALL: "-*",
     "direnv, or what else loads an environment,": """
         .autoenv .autoenv.zsh .autoenv_leave.zsh .direnv/ .env .env.* .envrc .envrc.* .mise.toml .mise.*.toml .mise/
         .prototools .rbenv-vars .rtx.toml .rvmrc .tool-versions mise.toml mise.*.toml mise/conf.d/ mise/config*
@@ -213,7 +215,7 @@ class _Table:
         return who if who is not None else self._by_part(name)
 
     def _by_part(self, name: str) -> str | None:
-        for pattern, who in self.beginnings.get(name[:2], ()):
+        for pattern, who in (*self.beginnings.get(name[:2], ()), *self.beginnings.get(name[:1], ())):
             beginning, _, ending = pattern.partition("\0")
             if name.startswith(beginning) and name.endswith(ending) and len(name) >= len(beginning) + len(ending):
                 return who

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omac.domain.kernel.refusal import quoted
-from omac.domain.sandbox.autorun_files import FINDING_CHARS_MAX, NOBODY, OBEYED, Obeyed, described
+from omac.domain.sandbox.autorun_files import FINDING_CHARS_MAX, GIVEN_ALL, NOBODY, OBEYED, Obeyed, described
 
 KNOWN = {
+    GIVEN_ALL: "-e --checkpoint-action=exec=x -oProxyCommand=x.mk",
     "direnv, or what else loads an environment,": """
         .envrc .env .env.local .envrc.local mise.toml mise/config.toml .direnv/x
         .config/mise/conf.d/x.toml .config/mise/config.local.toml mise-tasks/x devenv.local.nix .corepack.env
