@@ -185,7 +185,7 @@ class _Table:
         self.endings: dict[str, str] = {}
         self.folders: dict[str, list[tuple[str, str]]] = {}  # by the last part: the folder's path, who
         self.paths: list[tuple[str, str]] = []  # the end of a path with folders, "*" at its end for any
-        self.beginnings: dict[str, list[tuple[str, str]]] = {}  # by the first two characters
+        self.beginnings: dict[str, list[tuple[str, str]]] = {}  # by the first two characters, or the only one
         self.ways: dict[str, list[tuple[str, str]]] = {}  # as `folders`, of folders with one of those below them, too
         for who, patterns in OBEYED.items():
             for pattern in patterns.split():
@@ -215,10 +215,11 @@ class _Table:
         return who if who is not None else self._by_part(name)
 
     def _by_part(self, name: str) -> str | None:
-        for pattern, who in (*self.beginnings.get(name[:2], ()), *self.beginnings.get(name[:1], ())):
-            beginning, _, ending = pattern.partition("\0")
-            if name.startswith(beginning) and name.endswith(ending) and len(name) >= len(beginning) + len(ending):
-                return who
+        for start in (name[:2], name[:1]):
+            for pattern, who in self.beginnings.get(start, ()):
+                beginning, _, ending = pattern.partition("\0")
+                if name.startswith(beginning) and name.endswith(ending) and len(name) >= len(beginning) + len(ending):
+                    return who
         dot = name.find(".")
         while dot >= 0:
             ending = name[dot:]
