@@ -84,7 +84,8 @@ def _report_elsewhere(inspection: Inspection, known: _Known, git_folder: GitPlac
     except (TooMany, NotWhole):
         return
     if new:
-        command = f"git -C {quoted(git_folder.worktree)} diff --cached -- {quoted(min(new))}"
+        as_it_is = "--cached --text --no-textconv --no-ext-diff"  # whatever attributes say
+        command = f"git -C {quoted(git_folder.worktree)} diff {as_it_is} -- {quoted(min(new))}"
         inspection.report(f"{git_folder.git}/{_INDEX}", f"has git checkout write what git obeys, as staged: {command}")
 
 

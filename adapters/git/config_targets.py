@@ -23,6 +23,11 @@ FOLDER = "folder"
 INCLUDES = ("include.path", "includeif.*.path")
 OF_A_REPOSITORY = ("local", "worktree")
 
+READ = {  # files
+    "core.attributesfile": "core.attributesFile",
+    "gpg.*.allowedsignersfile": "gpg.ssh.allowedSignersFile",  # by which git calls a signature good
+    "gpg.*.revocationfile": "gpg.ssh.revocationFile",
+}
 HOOKS = {"core.hookspath": "core.hooksPath", "init.templatedir": "init.templateDir"}  # of every new repository, too
 # what git runs by itself, without being asked for that very thing; "*" is any subsection
 COMMANDS = frozenset(
@@ -153,8 +158,8 @@ def targets(settings: TargetSettings, root: str, home: str) -> list[tuple[str, s
     for key, value, _folder in settings.pairs:
         if key in HOOKS and value:
             paths.append((expanded(value, root, home), FOLDER, HOOKS[key]))
-        elif key == "core.attributesfile" and value:
-            paths.append((expanded(value, root, home), FILE, "core.attributesFile"))
+        elif key in READ and value:
+            paths.append((expanded(value, root, home), FILE, READ[key]))
         elif key in COMMANDS or key.startswith("pager.") or (key == "submodule.*.update" and value.startswith("!")):
             paths += [(path, made, key) for path, made in _of_command(value, root, home)]
     return paths

@@ -36,7 +36,7 @@ else:
 DESCRIPTORS = 8192
 LOADED_AFTER_S = 0.5  # a program that ends sooner does not wait for what its end may not need
 LINES_MAX = 20  # of findings on the terminal: more push those out of sight that come first
-LINE_CHARACTERS_MAX = 300
+LINE_CHARACTERS_MAX = 400
 GROUP_MIN = 5  # files of one folder
 BUILD = "a build"  # the group of a build's files
 SHORTEST_PATH = 40  # characters of a path that are shown in any case

@@ -10,11 +10,12 @@ from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel.refusal import quoted
 from omac.domain.kernel.terminal_escaping import named
 
-FINDING_CHARS_MAX = 300
+FINDING_CHARS_MAX = 400
 OF_OTHERS = frozenset(("node_modules", "site-packages", "dist-packages", "__pycache__"))
 OF_JUPYTER = "/share/jupyter/labextensions"  # where pip installs extensions, each with its package.json
 
 NOBODY = ""
+GIVEN_ALL = "a command that is given *"  # as `tar cf x *`: it takes such names for options; some run things
 _AGENTS = """
     .adal/ .agent/ .agents/ .aider-desk/ .aider.conf.yaml .aider.conf.yml .amazonq/ .amp/ .augment/ .autohand/ .bob/
     .cline/ .clinerules .clinerules/ .codebuddy/ .codewhale/ .commandcode/ .continue/ .cortex/ .crush.json .crush/
@@ -26,10 +27,12 @@ _AGENTS = """
     .aiassistant/ .aider.model.* .augment-guidelines .beads/config* .beads/hooks/ .conductor/ .container-use/
     .entire/settings* .firebender/ .kilocodemodes .kilocoderules* .kimi/ .letta/ .pr_agent.toml .qodo/ .ruler/ .serena/
     .superset/ .voidrules conductor.json firebender.json gptme.toml replit.md
+    .specify/
 """  # of agents that are no harness, and of any
 _OF_HARNESSES = [pattern for harness in HARNESSES for pattern in harness.autorun_files]
 OBEYED = {
     NOBODY: ".env.dist .env.example .env.sample .env.template",
+    GIVEN_ALL: "-*",
     "direnv, or what else loads an environment,": """
         .autoenv .autoenv.zsh .autoenv_leave.zsh .direnv/ .env .env.* .envrc .envrc.* .mise.toml .mise.*.toml .mise/
         .prototools .rbenv-vars .rtx.toml .rvmrc .tool-versions mise.toml mise.*.toml mise/conf.d/ mise/config*
@@ -37,6 +40,7 @@ OBEYED = {
         .shadowenv.d/ bin/activate-hermit .mise-tasks/ mise-tasks/ mise/tasks/
         .aqua.y* .corepack.env .fvm/ .fvmrc .pkgx.y* .vfox.toml aqua.y* bin/hermit fnox.toml guix.scm
         manifest.scm pkgx.y* vfox.toml
+        .flaskenv .miserc.toml .overmind.env .quartenv .sops.y* pitchfork.toml
     """,
     "an agent": " ".join(dict.fromkeys((*_AGENTS.split(), *_OF_HARNESSES))),
     "an editor": """
@@ -53,6 +57,7 @@ OBEYED = {
         *.geany *.iml *.ipr *.iws *.kdev4 *.uproject *.user .cproject .kdev4/ .obsidian/community-plugins.json
         .obsidian/plugins/ .pydevproject Packages/manifest.json Properties/launchSettings.json logseq/config.edn
         logseq/custom.js platformio.ini project.godot
+        .gvimrc .vscode/arduino.json *.Build.cs *.Target.cs *.uplugin rust-project.json
     """,
     "git, or what runs its hooks,": """
         .gitattributes .githooks/ .git-hooks/ .gitmodules .husky/ .huskyrc* .lefthook.* .lfsconfig .lintstagedrc*
@@ -61,18 +66,21 @@ OBEYED = {
         captainhook.json grumphp.yml grumphp.yml.dist prek.toml
         .bumpversion.* .changeset/config.json .cz.* .cz-config.* .czrc .gitlint .hooks/ .mrconfig .trunk/ .versionrc*
         cliff.toml cz.json cz.toml githooks/
+        .arcconfig .arclint .arcunit .gitman.yml .gitreview .lazygit.yml .reviewboardrc gitman.yml
     """,
     "another version control system": """
         .bzr/branch/branch.conf .hg/hgrc .hg/hgrc-not-shared .hg/requires .hg/sharedpath .jj/repo .jj/repo/config-id
         .jj/repo/config.toml .jj/repo/store/git_target .jj/workspace-config-id .jj/workspace-config.toml .p4config
         .pijul/config .sl/config .sl/sharedpath _darcs/prefs/
         .fossil-settings/ .fslckout CVS/Root _FOSSIL_
+        .datalad/ .dvc/config* .repo/local_manifests/ .repo/manifest.xml .repo/repo/
     """,
     "a debugger or an interpreter": """
         .RData .Renviron .Rprofile .gdbinit .ghci .iex.exs .irbrc .jupyter/ .lldbinit .ocamlinit .octaverc .pdbrc
         .pdbrc.py .pryrc .rdebugrc .rspec *.pth sitecustomize.py startup.m usercustomize.py .byebugrc .perldb
         .radian_profile .rdbgrc .user.ini ipython_config.py jupyter_*_config.json jupyter_*_config.py
         .erlang .ghcid .htaccess .psysh.php renv/activate.R renv/settings*
+        .config/irb/irbrc .ghc.environment.* .jupytext.py .luarocks/config* .nrepl.edn _irbrc irb.rc user.clj
     """,
     "a package manager": """
         *.gemspec *.nimble *.podspec .bundle/config .cargo/config .cargo/config.toml .npmrc .pnpmfile.cjs .pnpmfile.mjs
@@ -87,6 +95,8 @@ OBEYED = {
         melos.yaml profiles.clj pubspec.yaml pubspec_overrides.yaml requirements*.in requirements/base*
         requirements/dev* requirements/prod* requirements/test* vcpkg*.json vlt.json
         alire.toml
+        *.cabal .bowerrc .bundle/plugin/ .chezmoiexternal* .chezmoiscripts/ .stowrc Cask Eask Easkfile Eldev Eldev-local
+        JuliaProject.toml NuGet.Config buildout.cfg go.mod go.work
     """,
     "a build": """
         *.bzl *.cmake *.csproj *.fsproj *.gradle *.gradle.kts *.mk *.pri *.props *.sbt *.targets *.tf *.tofu *.vbproj
@@ -115,6 +125,18 @@ OBEYED = {
         podman-compose.* profiles.yml project/build.properties react-native.config.* sst.config.* vercel.json vercel.ts
         zensical.toml build.zig*
         .arararc.yaml .llmk.toml .west/config Tectonic.toml arararc.yaml llmk.toml west.yml
+        *.Dockerfile *.dockerfile *.jam *.ninja *.nim.cfg *.nims *.prisma *.proj *.rake *.tf.json *.tofu.json
+        .adonisrc* .aspect/ .chef/ .dumirc* .fatherrc* .gradle/config.properties .hygen.js .ko.y*
+        .pants.bootstrap .projen/ .projenrc* .smug.yml .umirc* .vitepress/config* .vitepress/theme/ .vuepress/
+        Containerfile.* Emakefile Gulpfile.* Jamfile* Jamroot* Kbuild Kconfig* MLproject PKGBUILD Rakefile.rb
+        SConstruct.py Saltfile Sconstruct* Setup.lhs Tupfile.lua Tuprules.* _targets.R _templates/ adonisrc.*
+        antora-playbook.* azure.yaml buf.gen.* build.boot build.config.* build.lua build.yaml codegen.js
+        codegen.json codegen.ts codegen.y* config.ld config.ru config/config.exs config/runtime.exs dagger.json
+        debian/rules dockerfile flyway.conf flyway.toml gruntfile.* install.conf.yaml invoke.json invoke.py
+        invoke.y* jakefile* just.config.* liquibase.properties mkosi.* modd.conf myocamlbuild.ml myst.yml
+        nbb.edn nest-cli.json observablehq.config.* openocd.cfg premake4.lua project.scala rakefile rakefile.rb
+        sconstruct* site_scons/ snakefile snapcraft.y* sqitch.conf sqlc.* supervisord.conf tsconfig*.json
+        turbo.jsonc vagrantfile wscript_*
     """,
     "a linter or a test runner": """
         .babelrc* .coveragerc .credo.exs .erb_lint.yml .eslintrc* .flake8 .formatter.exs .golangci.* .luacheckrc
@@ -139,13 +161,18 @@ OBEYED = {
         orval.config.* panda.config.* payload.config.* phpstan.dist.neon playwright-ct.config.* prisma.config.*
         pyrefly.toml react-router.config.* robot.toml rolldown.config.* rslib.config.* rspress.config.* sanity.cli.*
         sanity.config.* svgo.config.* tsdown.config.* typedoc.* unocss.config.* velite.config.* web-test-runner.config.*
+        .busted .detoxrc* .ember-cli* .htmlvalidate* .luacov .markdownlint.* .phpcs.xml .phpcs.xml.dist .rspec-local
+        .scalafix.conf .syncpackrc* .taprc .template-lintrc.* .xo-config* apollo.config.* asv.conf.json cucumber.*
+        dart_test.yaml infection.json* phpbench.json* phpspec.y* phpunit.dist.xml phpunit.xml.dist relay.config.*
+        testem.* tests.edn tslint.json wallaby.* xo.config.*
     """,
     "continuous integration": """
         .buildkite/ .circleci/ .drone.yml .github/actions/ .github/workflows/ .gitlab-ci.yml .travis.yml .woodpecker/
-        .woodpecker.yml Jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml
+        .woodpecker.yml Jenkinsfile azure-pipelines* bitbucket-pipelines.yml
         .appveyor.yml .build.yml .builds/ .cirrus.star .cirrus.yml .drone.jsonnet .drone.star .forgejo/workflows/
         .gitea/workflows/ .gitlab/ .harness/ .mergify.yml .readthedocs.y* .renovaterc* .semaphore/ .teamcity/ .tekton/
         appveyor.yml bitrise.yml buildspec.y* cloudbuild.y* codemagic.yaml renovate.json*
+        .azure-pipelines/ .copr/ .packit.y* .taskcluster.yml .vela.y* .zuul.y* Jenkinsfile.* action.y* zuul.d/
     """,
 }
 
@@ -158,7 +185,7 @@ class _Table:
         self.endings: dict[str, str] = {}
         self.folders: dict[str, list[tuple[str, str]]] = {}  # by the last part: the folder's path, who
         self.paths: list[tuple[str, str]] = []  # the end of a path with folders, "*" at its end for any
-        self.beginnings: dict[str, list[tuple[str, str]]] = {}  # by the first two characters
+        self.beginnings: dict[str, list[tuple[str, str]]] = {}  # by the first two characters, or the only one
         self.ways: dict[str, list[tuple[str, str]]] = {}  # as `folders`, of folders with one of those below them, too
         for who, patterns in OBEYED.items():
             for pattern in patterns.split():
@@ -188,10 +215,11 @@ class _Table:
         return who if who is not None else self._by_part(name)
 
     def _by_part(self, name: str) -> str | None:
-        for pattern, who in self.beginnings.get(name[:2], ()):
-            beginning, _, ending = pattern.partition("\0")
-            if name.startswith(beginning) and name.endswith(ending) and len(name) >= len(beginning) + len(ending):
-                return who
+        for start in (name[:2], name[:1]):
+            for pattern, who in self.beginnings.get(start, ()):
+                beginning, _, ending = pattern.partition("\0")
+                if name.startswith(beginning) and name.endswith(ending) and len(name) >= len(beginning) + len(ending):
+                    return who
         dot = name.find(".")
         while dot >= 0:
             ending = name[dot:]
@@ -255,14 +283,15 @@ def described(project: str, path: str, who: str, *, since: str = "", is_forged: 
 
     `path` is relative to `project`. `since` is the object that git had for it at launch, by its whole name: an agent
     may have committed it since, and may call a branch like the beginning of an object's name. It is compared with the
-    file itself, since the index may say of a changed file that it is not. Empty: git did not know it, or its object is
-    not what its name says (`is_forged`), and the command shows the content. There is no command where the line of the
-    finding, which begins with the path, would be longer than FINDING_CHARS_MAX.
+    file itself, and not by git: the index may say of a changed file that it is not, and by attributes (`ident`, `-diff`
+    or `filter`) git compares something else. Empty: git did not know it, or its object is not what its name says
+    (`is_forged`), and the command shows the content. There is no command where the line of the finding, which begins
+    with the path, would be longer than FINDING_CHARS_MAX.
     """
     text = f"is new or changed, and {who} obeys it"
     text += "; git's copy of it was changed, too, or cannot be read (git fsck)" if is_forged else ""
     file = f"{project}/{path}"
-    diff = f"git -C {quoted(project)} diff {since} -- {quoted(path)}"
+    diff = f"git -C {quoted(project)} show {since} | diff -u - {quoted(file)} | cat -v"
     shows = diff if since else f"cat -v {quoted(file)}"
     whole = f"{text}: {shows}"
     return whole if len(f"{named(file)}: {whole}") <= FINDING_CHARS_MAX else text

@@ -81,5 +81,6 @@ def test_the_index_of_a_worktree_outside(world: Box) -> None:
     harmless = world.run("sh", "-c", f"{stage}other", workdir=world.home / "r")
     assert (harmless.status, "what git obeys" in harmless.err) == (0, False), harmless
     done = world.run("sh", "-c", f"{stage}hooks/pre-commit", workdir=world.home / "r")
-    assert f"git -C {world.home}/w diff --cached -- hooks/pre-commit" in done.err, done
+    as_it_is = "--cached --text --no-textconv --no-ext-diff"
+    assert f"git -C {world.home}/w diff {as_it_is} -- hooks/pre-commit" in done.err, done
     assert "what git obeys" not in world.run("true", workdir=world.home / "r").err

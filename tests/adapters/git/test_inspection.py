@@ -249,6 +249,19 @@ def test_set_user_id(workdir: Path, home: Path) -> None:
     assert list(_found(inside)) == ["new"]
 
 
+def test_names_that_begin_like_options(workdir: Path, home: Path) -> None:
+    """A new file or folder is reported whose name a command takes for an option where it gets all names of a folder.
+    One that existed at launch is not."""
+    (workdir / "-old").mkdir()
+    file_times_pass()
+    option = "--checkpoint-action=exec=sh evil"
+    inside = run_inside(workdir, f"> '{option}'; mkdir -- -e src a-b; > src/-x; > src/a-b; > src/_-", home=home)
+    found = _found(inside)
+    assert sorted(found) == sorted(["-e", option, "-x"])
+    assert "a command that is given * obeys it" in found[option]
+    assert "a command that is given * takes its name for an option" in found["-e"]
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -47,7 +47,7 @@ def test_a_build_folder_is_one_line(tmp_path: Path) -> None:
 
 def test_no_command_is_cut_off(tmp_path: Path) -> None:
     """The line of a folder whose path leaves no room for the command has none."""
-    folder = f"/p/{'x' * 100}/.husky/_"
+    folder = f"/p/{'x' * 140}/.husky/_"
     hooks = [Finding(f"{folder}/{number}", "is new", group="git") for number in range(GROUP_MIN)]
     assert (
         lines(hooks, "launch", str(tmp_path))[0]

@@ -264,13 +264,14 @@ def test_reftable(tmp_path: Path, home: Path) -> None:
 
 
 FOLDERS = ("core.hooksPath", "init.templateDir")
+SIGNERS = ("gpg.ssh.allowedSignersFile", "gpg.ssh.revocationFile")  # whose signatures count as good
 
 
 @pytest.mark.parametrize(
     "setting",
     [
         *FOLDERS, "include.path", "core.attributesFile", "core.fsmonitor", "filter.x.clean",
-        "pager.log", "hook.x.command", "gc.recentObjectsHook", "submodule.x.update", "remote.x.uploadPack",
+        "pager.log", "hook.x.command", "gc.recentObjectsHook", "submodule.x.update", "remote.x.uploadPack", *SIGNERS,
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("there", [True, False])
@@ -289,7 +290,7 @@ def test_what_settings_name_in_the_tree_stays(setting: str, there: bool, tmp_pat
     plant = "echo evil > tools/it; mkdir -p tools/it; echo evil > tools/it/pre-commit"
     run_inside(workdir, f"{plant}; mv tools t2; mkdir tools; {plant}; echo fine > f", home=home)
     assert (workdir / "f").read_text() == "fine\n"
-    is_command = setting not in (*FOLDERS, "include.path", "core.attributesFile")
+    is_command = setting not in (*FOLDERS, *SIGNERS, "include.path", "core.attributesFile")
     if there or not is_command:  # one that is not there is only told of
         assert not target.is_file() or target.read_text() == ""
         assert not (target / "pre-commit").exists()

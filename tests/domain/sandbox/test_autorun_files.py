@@ -11,13 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omac.domain.kernel.refusal import quoted
-from omac.domain.sandbox.autorun_files import FINDING_CHARS_MAX, NOBODY, OBEYED, Obeyed, described
+from omac.domain.sandbox.autorun_files import FINDING_CHARS_MAX, GIVEN_ALL, NOBODY, OBEYED, Obeyed, described
 
 KNOWN = {
+    GIVEN_ALL: "-e --checkpoint-action=exec=x -oProxyCommand=x.mk",
     "direnv, or what else loads an environment,": """
         .envrc .env .env.local .envrc.local mise.toml mise/config.toml .direnv/x
         .config/mise/conf.d/x.toml .config/mise/config.local.toml mise-tasks/x devenv.local.nix .corepack.env
         .fvm/flutter_sdk aqua.yaml fnox.toml
+        .flaskenv .overmind.env pitchfork.toml
     """,
     "an agent": """
         .mcp.json .gemini/settings.json .claude/commands/x.md .claude/settings.local.json .pi/a/b AGENTS.md
@@ -30,20 +32,26 @@ KNOWN = {
         .ycm_extra_conf.py .factorypath .vscode/c_cpp_properties.json .externalToolBuilders/x.launch
         buildServer.json analysis_options.yaml .graphqlrc.ts .vscode/sftp.json x.Rproj
         .obsidian/plugins/x/main.js platformio.ini .cproject App.csproj.user project.godot x.iml
+        rust-project.json .vscode/arduino.json Game.Build.cs
     """,
     "git, or what runs its hooks,": """
         .husky/pre-commit .gitattributes lefthook.yml lefthook-local.toml .lfsconfig prek.toml
         .trunk/trunk.yaml .gitlint cliff.toml
+        .lazygit.yml .reviewboardrc .arcconfig
     """,
-    "another version control system": ".hg/hgrc .jj/repo/config.toml _darcs/prefs/defaults .fslckout",
+    "another version control system": """
+        .hg/hgrc .jj/repo/config.toml _darcs/prefs/defaults .fslckout .repo/repo/main.py
+    """,
     "a debugger or an interpreter": """
         .gdbinit .rdbgrc jupyter_lab_config.py sitecustomize.py x.pth .pdbrc .Rprofile renv/activate.R
         .erlang
+        .ghc.environment.x86_64-linux-9.4.7 .luarocks/config-5.4.lua user.clj .jupytext.py
     """,
     "a package manager": """
         .npmrc .pnpmfile.cjs .cargo/config.toml .yarnrc.yml .yarn/releases/yarn.cjs setup.py package.json
         requirements.txt requirements-dev.txt .pnp.cjs .python-version .pdm-python package.yaml
         binding.gyp x.gypi global.json .config/dotnet-tools.json gradle/libs.versions.toml requirements/dev.txt
+        NuGet.Config go.mod go.work .bundle/plugin/index .bowerrc x.cabal .stowrc
     """,
     "a build": """
         Makefile Makefile.am rules.mk build.gradle.kts a.b.cmake justfile Taskfile.yml tools/bazel
@@ -52,14 +60,18 @@ KNOWN = {
         src/dune app.pro prod.hcl nix/module.nix buildSrc/src/main/java/x.java
         gradle/gradle-daemon-jvm.properties book.toml
         docs/conf.py _quarto.yml local.properties
+        Gulpfile.js lib/tasks/x.rake rakefile site_scons/site_init.py main.tf.json x.proj docs/.vitepress/config.ts
+        x.nims build.ninja debian/rules tsconfig.json openocd.cfg
     """,
     "a linter or a test runner": """
         .eslintrc.js .eslintrc conftest.py tox.ini vite.config.mts .prettierrc.js .pylintrc pytest.toml .oxlintrc.json
         .storybook/main.ts .config/nextest.toml cspell.config.mjs
         dprint.json .postcssrc.js prisma.config.ts pyrefly.toml .sqlfluff tsdown.config.ts
+        phpunit.xml.dist .rspec-local .busted .markdownlint.cjs testem.js dart_test.yaml
     """,
     "continuous integration": """
         .github/workflows/x.yml .gitlab-ci.yml .circleci/config.yml .forgejo/workflows/x.yml renovate.json
+        azure-pipelines-release.yml action.yml Jenkinsfile.release .zuul.yaml
     """,
 }
 OTHERS = """
@@ -70,6 +82,7 @@ OTHERS = """
     config.toml settings.json docs/mk eslint.config a.mk.txt .npmrcs tools/bazels .idea .husky mise/other.toml
     xvite.config.ts hgrc .hg/store/x .hg/dirstate compose.go docker main.tfstate Dockerfiles
     requirements/login.md src/conf.py
+    x.tf.json.bak action.ts config/x.exs debian/changelog go.sum main.rs
     kitchen.tsx project/x .obsidian/app.json logseq/pages.md x.csproj.bak latexmk
 """
 
@@ -174,6 +187,31 @@ def test_the_command_shows_the_difference(short_path: Path, name: str, committed
     assert not list(short_path.rglob("pwned"))
 
 
+@pytest.mark.parametrize("attribute", ["ident", "-diff", "diff=image", "filter=tidy"])
+def test_the_command_shows_the_file_whatever_attributes_say(short_path: Path, attribute: str) -> None:
+    """The command shows the file as programs read it, whatever attributes have git convert or hide, and whatever a
+    terminal would not show."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", *words], cwd=short_path, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    git("init", "-q")
+    git("config", "diff.image.textconv", "true")
+    git("config", "filter.tidy.clean", "echo all: # $Id$")
+    file = short_path / "Makefile"
+    file.write_text("all: # $Id$\n")
+    git("add", "-A")
+    git(*COMMIT, "one")
+    since = git("rev-parse", "HEAD:Makefile")
+    (short_path / ".gitattributes").write_text(f"Makefile {attribute}\n")
+    file.write_text("all: # $Id: \x1b[8m ; touch pwned $\n")
+    _, _, command = described(str(short_path), "Makefile", "a build", since=since).partition(" obeys it: ")
+    shown = subprocess.run(["bash", "-c", command], cwd="/", capture_output=True, text=True, check=True).stdout
+    assert "\n-all: # $Id$\n+all: # $Id: ^[[8m ; touch pwned $\n" in shown
+
+
 @given(st.text(), st.text(min_size=1), st.sampled_from(["", "HEAD", "0" * 40]))
 def test_a_finding_is_one_bounded_line(project: str, path: str, since: str) -> None:
     """A finding is one bounded line that a terminal shows as it is. A command in it is whole and names that file
@@ -184,9 +222,9 @@ def test_a_finding_is_one_bounded_line(project: str, path: str, since: str) -> N
     assert text.startswith("is new or changed, and an editor")
     if command:
         assert len(f"{project}/{path}: {finding}") <= FINDING_CHARS_MAX
-        last = path if since else f"{project}/{path}"
-        assert command.endswith(f" {quoted(last)}")
-        assert "$'" in command or shlex.split(command)[-1] == last
+        end = " | cat -v" if since else ""
+        assert command.endswith(f" {quoted(f'{project}/{path}')}{end}")
+        assert "$'" in command or shlex.split(command.removesuffix(end))[-1] == f"{project}/{path}"
 
 
 def test_a_finding_without_a_command() -> None:
