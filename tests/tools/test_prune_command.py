@@ -12,6 +12,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +21,8 @@ from real_omac import Omac, curl, omac_in
 from tools.test_seal_command import Killed, files, folder, moment, reset, sql
 from tools.test_snapshots import called_often
 
-from omac.journal.segment import Segment, digest_of_file, open_segment
+from omac.journal import segment as segment_module
+from omac.journal.segment import digest_of_file
 from omac.tools.compose.searched_audit import INDEXED_FROM
 
 BATCHES = 3
@@ -430,18 +432,20 @@ def test_beside_who_reads(original: tuple[Omac, list[str], Path], host: Omac) ->
     sound(host)
 
 
-def test_between_opening_and_reading(host: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A segment that is pruned after a check opened it, and before it is read, asks for the same command again."""
-    pruned_at: list[Segment] = []
+@pytest.mark.parametrize("step", ["_size", "open_segment"])
+def test_between_two_steps_of_reading(step: str, host: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment that is pruned after a check found or opened it, and before it is read, asks for the same command
+    again."""
+    taken, pruned_at = getattr(segment_module, step), list[bool]()
 
-    def opened(journal: str, journal_id: str, segment: Segment) -> sqlite3.Connection:
-        connection = open_segment(journal, journal_id, segment)
+    def then_pruned(*values: Any) -> Any:
+        result = taken(*values)
         if not pruned_at:
-            pruned_at.append(segment)
+            pruned_at.append(True)
             assert host.process("journal", "prune", "--keep", "0s", "--yes").status == 0
-        return connection
+        return result
 
-    monkeypatch.setattr("omac.journal.segment.open_segment", opened)
+    monkeypatch.setattr(segment_module, step, then_pruned)
     done = host.run("journal", "check")
     assert (done.status, "was pruned while this command read it" in done.err) == (5, True), done
     assert "the same command again" in done.err
