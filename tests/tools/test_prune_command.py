@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from tools.test_seal_command import Killed, files, folder, moment, reset, sql
 from tools.test_snapshots import called_often
 
 from omac.journal import segment as segment_module
-from omac.journal.segment import digest_of_file
+from omac.journal.segment import Segment, SegmentError, digest_of_file, missing_segments
 from omac.tools.compose.searched_audit import INDEXED_FROM
 
 BATCHES = 3
@@ -450,6 +451,20 @@ def test_between_two_steps_of_reading(step: str, host: Omac, monkeypatch: pytest
     assert (done.status, "was pruned while this command read it" in done.err) == (5, True), done
     assert "the same command again" in done.err
     assert host.run("journal", "check").status == 0
+
+
+@pytest.mark.parametrize("command", ["doctor", "status", "approve echo"])
+def test_pruned_once_listed(command: str, host: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment that is pruned after a command listed it, and before the command looked for its file, is not
+    missing."""
+
+    def then_pruned(journal: str, segments: Sequence[Segment]) -> Iterator[SegmentError]:
+        assert host.process("journal", "prune", "--keep", "0s", "--yes").status == 0
+        return missing_segments(journal, segments)
+
+    monkeypatch.setattr("omac.journal.reader.missing_segments", then_pruned)
+    done = host.run(*command.split(), cwd=host.root / "shop")
+    assert ("is missing" in done.err + done.out, "not whole" in done.err + done.out) == (False, False), done
 
 
 def test_a_prune_that_nobody_recorded(original: tuple[Omac, list[str], Path], host: Omac) -> None:

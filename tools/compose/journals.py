@@ -24,7 +24,6 @@ from omac.journal.inbox import Inbox
 from omac.journal.mark import Mark
 from omac.journal.pruned import day_of, pruned_refusal
 from omac.journal.reader import Reader, ReadJournal
-from omac.journal.segment import missing_segments
 from omac.journal.snapshot_store import SnapshotStore
 from omac.journal.spool import waiting_in
 from omac.journal.subject_ciphers import KeysOf
@@ -178,7 +177,7 @@ def snapshots_of(state: StateDir, reader: Reader) -> SnapshotStore:
 
 def report_missing(reader: Reader) -> None:
     """Warn once of segments whose files cannot be read: what else is recorded goes on."""
-    for error in missing_segments(reader.path, reader.segments()):
+    for error in reader.missing_segments():
         refusal = segment_refusal(error, reader.path)
         _log.warning("%s; try: %s", refusal.message, refusal.fix[0], extra={"once": True})
 

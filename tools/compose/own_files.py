@@ -15,7 +15,6 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.own_files import Flaw
 from omac.domain.settings.settings import resolve
 from omac.journal.file import require_regular, segment_refusal
-from omac.journal.segment import missing_segments
 from omac.projections.evidence.unfinished import delays_of, erasures_of
 from omac.projections.system import System
 from omac.tools.compose.journals import read_if_any, system_of
@@ -57,8 +56,8 @@ class OwnFiles:
             with read_if_any(self.state, self.journal) as journal:
                 if journal is None:
                     return None
-                path, segments = journal.store.path, journal.store.segments()
-                self.lost = tuple(segment_refusal(error, path) for error in missing_segments(path, segments))
+                path = journal.store.path
+                self.lost = tuple(segment_refusal(error, path) for error in journal.store.missing_segments())
                 return system_of(journal, self.state)
         except Refusal as refusal:
             if not self.lost:
