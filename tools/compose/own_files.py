@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from omac.adapters.caches.size import measured
 from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
@@ -51,7 +52,7 @@ class OwnFiles:
         """Return the recorded state, and set `lost` and `unreadable`; None where no journal exists, or where it cannot
         be read."""
         try:
-            if os.path.lexists(self.journal):  # through a link it could be read, and not be written
+            with suppress(FileNotFoundError):  # through a link it could be read, and not be written
                 require_regular(self.journal, os.lstat(self.journal).st_mode)
             with read_if_any(self.state, self.journal) as journal:
                 if journal is None:
