@@ -104,7 +104,7 @@ def test_omac_ends_as_it_asks(omac: Omac) -> None:
         "    from omac.tools.terminal.invocation import Invocation, working_for\n"
         "    asked = {'command': ['sh', '-c', 'touch begun'], 'run': 'r-1', 'workdir': os.getcwd()}\n"
         "    with working_for(Invocation(os.environ, sys.stdin, sys.stdout, sys.stderr)):\n"
-        "        trio.run(WaitingSandbox(os.environ).begin, request_of(asked), os.environ)\n"
+        "        trio.run(WaitingSandbox(os.environ).begin, request_of(asked), os.environ, lambda: None)\n"
         "    os._exit(0)\n"
         "print(os.waitstatus_to_exitcode(os.wait()[1]), os.waitstatus_to_exitcode(os.wait()[1]))\n"
     )

@@ -52,7 +52,7 @@ class OwnFiles:
         """Return the recorded state, and set `lost` and `unreadable`; None where no journal exists, or where it cannot
         be read."""
         try:
-            with suppress(FileNotFoundError):  # through a link it could be read, and not be written
+            with suppress(OSError):  # none is there; through a link it could be read, and not be written
                 require_regular(self.journal, os.lstat(self.journal).st_mode)
             with read_if_any(self.state, self.journal) as journal:
                 if journal is None:

@@ -223,6 +223,38 @@ def test_a_command_that_ignores_the_key_that_suspends(how: str, omac: Omac, term
     assert "Stopped" not in shown
 
 
+EARLY_KEY = """\
+import os, signal
+from omac.tools.compose.agent_launch import AgentLaunch
+start = AgentLaunch.start
+async def started(*words):
+    inner = await start(*words)
+    os.kill(os.getpid(), signal.SIGTSTP)
+    return inner
+AgentLaunch.start = started
+from omac.tools.entry import main; main()
+"""
+LATE_KEY = """\
+import os, signal
+from omac.tools.compose.agent_process import Inner
+def pressed(inner):
+    os.waitid(os.P_PID, inner._child.pid, os.WEXITED | os.WNOWAIT)
+    os.kill(os.getpid(), signal.SIGTSTP)
+Inner._stop_if_it_has = pressed
+from omac.tools.entry import main; main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "when"), [("--no-sandbox", EARLY_KEY), ("--backend landlock", EARLY_KEY), ("--no-sandbox", LATE_KEY)]
+)
+def test_a_key_that_suspends_at_either_end(omac: Omac, terminal: Terminal, how: str, when: str) -> None:
+    """A ^Z that reaches omac as soon as the command could ignore it, or as it ends, does not stop omac alone."""
+    line = shlex.join((sys.executable, "-c", when, "start", *how.split(), "--", "sh", "-c", "exit 9"))
+    terminal.type(f"{line}; echo ended $?\n")
+    terminal.see("\nended 9")
+
+
 @pytest.mark.full
 def test_a_namespace_stops_whatever_ignores_the_key(omac: Omac, terminal: Terminal) -> None:
     """With bubblewrap, which ^Z stops, omac holds a command that ignores it until fg."""
