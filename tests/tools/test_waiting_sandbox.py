@@ -44,7 +44,7 @@ def _sandboxes(omac: Omac) -> list[int]:
 def test_omac_ends_before(number: signal.Signals, omac: Omac, waiting: Serving) -> None:
     """omac ends in order or is killed before the command begins: the command never begins, and no process is left."""
     waiting.end(number)
-    eventually(lambda: not _sandboxes(omac), 5.0, "the end of the sandbox's own process")
+    eventually(lambda: not _sandboxes(omac), 20.0, "the end of the sandbox's own process")
     assert not (omac.root / "shop" / "begun").exists()
     assert "Traceback" not in waiting.said()
 
