@@ -84,6 +84,7 @@ class CommitThread:
         self._taken: list[Submission] = []  # out of the queue, not committed yet
         self._owed: list[Submission] = []  # outcomes that are not written yet
         self._retry_at = 0.0
+        self.refused: Refusal | None = None  # why the last commit failed, if it did
         self._committed: list[tuple[Submission, Sequence[Recorded]]] = []  # durable, not delivered yet
         self._unwritten, self._unread, self._unmoved = (ProblemLog(_log) for _ in range(3))  # each comes and goes alone
         self._since_checkpoint, self._active_at = 0, 0.0
@@ -189,10 +190,11 @@ class CommitThread:
             results = self._journal.commit([submission.group for submission in submissions])
         except Refusal as refusal:
             self._retry_at = time.monotonic() + RETRY_S
+            self.refused = refusal
             self._unwritten.met(refusal.message)
             self._owed = [submission for submission in submissions if submission.kept]
             return [(submission, refusal) for submission in submissions if not submission.kept]
-        self._owed = []
+        self._owed, self.refused = [], None
         self._unwritten.over()
         for submission, result in zip(submissions, results, strict=True):
             if isinstance(result, Conflict):

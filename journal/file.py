@@ -17,7 +17,7 @@ from omac.domain.kernel.sizes import shown_size
 from omac.journal.event_kinds import SCHEMA
 from omac.journal.folders import MORE_FILES, lacks_files, room_command, write_command
 from omac.journal.log_connection import JournalConnection
-from omac.journal.mark import Mark
+from omac.journal.mark import Mark, being_restored
 from omac.journal.segment import SUFFIX, Segment, SegmentError, SegmentPrunedMeanwhile, folder_of, require_plain
 
 BUSY_MS = 5_000
@@ -40,9 +40,12 @@ def connect_for_reading(path: str, mark: Mark | None = None, *, lenient: bool = 
     `mark` is what is known of the journal; `lenient`: missing events are left to the caller.
     Raises Refusal: journal-unavailable (no journal exists), journal-newer, journal-damaged, state-unusable.
     """
-    if not os.path.exists(path):
-        raise none_yet(path, mark)
-    require_regular(path, os.stat(path).st_mode)
+    known = mark.read() if mark is not None else None
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        raise none_yet(path, mark, known) from None
+    require_regular(path, mode)
     try:
         try:
             return _connect(path, "mode=ro", mark, lenient)
@@ -52,6 +55,8 @@ def connect_for_reading(path: str, mark: Mark | None = None, *, lenient: bool = 
             _roll_back(path)
             return _connect(path, "mode=ro", mark, lenient)
     except sqlite3.Error as error:
+        if not os.path.exists(path):
+            raise none_yet(path, mark, known) from error
         # A write-ahead log wants its index file; media that take none can only be read as they lie. A journal that is
         # read so is read as it was at that moment, whatever is appended: for no other reason.
         if not (_takes_no_files(error, path) or _is_for_room(error, path)) or _has_log(path):
@@ -243,10 +248,13 @@ def beyond_repair(refusal: Refusal, path: str) -> Refusal:
     return Refusal(refusal.reason, refusal.message, fix=[*other, restore, aside])
 
 
-def none_yet(path: str, mark: Mark | None) -> Refusal:
-    """Return the refusal of a path at which no journal exists. Raises it (journal-lost) where there was one."""
+def none_yet(path: str, mark: Mark | None, known: tuple[str, int] | None) -> Refusal:
+    """Return the refusal of a path at which no journal exists. Raises it (journal-lost) where there was one; `known` as
+    of `Mark.require`."""
     if mark is not None:
-        mark.require_unmarked()
+        mark.require_unmarked(known)
+    if refusal := being_restored(path):
+        return refusal
     fix = [f"omac serve --no-inner --journal {quoted(path)}  # creates it"]
     return Refusal("journal-unavailable", f"no journal exists at {path} yet", fix=fix)
 
@@ -264,7 +272,7 @@ def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> Journ
             connection.execute(_FIRST_LAYOUT)
         connection.execute("PRAGMA query_only=ON")
         if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table'").fetchone() is None:
-            refusal = none_yet(path, mark)
+            refusal = none_yet(path, mark, known)
             raise JournalInCreation(refusal.reason, refusal.message, fix=refusal.fix)
         names = connection.execute("SELECT schema, id FROM journal").fetchall()
         if len(names) != 1:

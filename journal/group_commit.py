@@ -152,12 +152,14 @@ class Writer(trio.abc.Instrument):
 
     def refuse_waiting(self, seconds: float) -> None:
         """Refuse callers that have waited longer than this: omac ends, and the journal stalls. Their events may still
-        become durable; the next start settles what follows from them."""
+        become durable; the next start settles what follows from them. The reason is the one for which the journal took
+        nothing the last time, if it took nothing."""
         now = time.monotonic()
+        message = f"omac is stopping, and the journal {self._journal.store.path} takes no records"
+        refusal = self._thread.refused or Refusal("stopping", message)
         for submission in tuple(self._unanswered):
             if now - submission.since > seconds:
-                message = f"omac is stopping, and the journal {self._journal.store.path} takes no records"
-                self._answer(submission, Refusal("stopping", message))
+                self._answer(submission, refusal)
 
     def _answer(self, submission: Submission, answer: Sequence[Recorded] | Exception) -> None:
         """Tell who waits, if somebody does; that is the last word on it."""

@@ -78,9 +78,8 @@ class Mark(NamedTuple):
         if position < known[1]:
             raise self.lost(f"ends at position {position}; omac last saw it at {known[1]}, so it is an older copy")
 
-    def require_unmarked(self) -> None:
-        """Raise Refusal (journal-lost) where a journal was and now there is none."""
-        known = self.read()
+    def require_unmarked(self, known: tuple[str, int] | None) -> None:
+        """Raise Refusal (journal-lost) where a journal was and now there is none; `known` as of `require`."""
         if known is not None and known[1]:
             missing = f"is missing or empty; omac last saw it at position {known[1]}"
             raise self.lost(missing, "begins a new journal; approvals and records are lost")
@@ -95,13 +94,20 @@ class Mark(NamedTuple):
     ) -> Refusal:
         """Return the refusal, with the ways back; `otherwise` says what forgetting the mark, or the file `forget`
         beside it, does."""
-        if os.path.lexists(self.path + RESTORING):
-            message = f"the journal {self.path} is being restored, or a restore of it was interrupted"
-            fix = ["omac status  # once it has ended", f"omac journal restore BACKUP --journal {quoted(self.path)}"]
-            return Refusal("contention", message, fix=fix)
+        if refusal := being_restored(self.path):
+            return refusal
         otherwise = "believes it as it is" if forget else otherwise
         fix = [
             f"omac journal restore BACKUP --journal {quoted(self.path)}  # a copy made by omac journal backup",
             f"rm {quoted(forget or self.file)}  # {otherwise}",
         ]
         return Refusal("journal-lost", f"the journal {self.path} {problem}", fix=fix)
+
+
+def being_restored(path: str) -> Refusal | None:
+    """Return the refusal of a journal that a restore is replacing; None where none is."""
+    if not os.path.lexists(path + RESTORING):
+        return None
+    message = f"the journal {path} is being restored, or a restore of it was interrupted"
+    fix = ["omac status  # once it has ended", f"omac journal restore BACKUP --journal {quoted(path)}"]
+    return Refusal("contention", message, fix=fix)

@@ -20,7 +20,7 @@ from omac.journal.file import connect_for_reading, damaged, refusal_of, restore_
 from omac.journal.log_connection import ALL, JournalConnection
 from omac.journal.mark import Mark
 from omac.journal.pruned import PrunedPositions
-from omac.journal.segment import NAMES, Segment
+from omac.journal.segment import NAMES, Segment, SegmentError, missing_segments
 from omac.journal.subject_ciphers import UNREADABLE, KeysOf
 
 PAGE = 1_000
@@ -150,6 +150,12 @@ class Reader:
         """Return the sealed segments, in order."""
         with self._use() as connection:
             return connection.segments()
+
+    def missing_segments(self) -> list[SegmentError]:
+        """Return why segments cannot be read, as far as their files' names and sizes show it."""
+        lacking = list(missing_segments(self.path, self.segments()))
+        listed = self.segments() if lacking else []  # without what was pruned meanwhile
+        return [error for error in lacking if error.segment in listed]
 
     def sealed_to(self) -> int:
         """Return the last position that is in a segment; 0 for none."""

@@ -89,9 +89,12 @@ def open_segment(journal: str, journal_id: str, segment: Segment) -> sqlite3.Con
     path = os.path.join(folder_of(journal), segment.file)
     size = _size(path, segment)
     escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    connection = sqlite3.connect(
-        f"file:{escaped}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False
-    )
+    uri = f"file:{escaped}?mode=ro&immutable=1"
+    try:
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    except sqlite3.OperationalError:
+        _size(path, segment)  # raises where it has gone meanwhile
+        raise
     try:
         connection.execute("PRAGMA query_only=ON")
         require_plain(connection)

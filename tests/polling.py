@@ -40,4 +40,4 @@ def stays(condition: Callable[[], object], seconds: float, what: str) -> None:
 def file_times_pass() -> None:
     """Return when all later changes of files have a later time than all changes so far."""
     begun_ns = file_system_now_ns()
-    eventually(lambda: file_system_now_ns() - begun_ns > TICK_NS, 5.0, "a tick of the file system's clock")
+    eventually(lambda: file_system_now_ns() - begun_ns > TICK_NS, 20.0, "a tick of the file system's clock")

@@ -119,11 +119,19 @@ class Serving:
         return curl(*arguments, f"{self.ready['control_base']}/__omac__/{action}")
 
     def activate(self, directory: Path, session: str | None = None) -> dict[str, Any]:
-        """Activate a directory, which has to succeed, and return its manifest."""
-        answer = self.call("activate", {"dir": str(directory)} | ({"session": session} if session else {}))
-        assert answer.status == 200, answer
-        manifest: dict[str, Any] = answer.json()
-        return manifest
+        """Activate a directory, which has to succeed, and return its manifest, once no skill is on its way any more: a
+        server answers before that where a sidecar takes seconds to start, as on a busy machine."""
+
+        def asked() -> dict[str, Any]:
+            answer = self.call("activate", {"dir": str(directory)} | ({"session": session} if session else {}))
+            assert answer.status == 200, answer
+            manifest: dict[str, Any] = answer.json()
+            return manifest
+
+        settled: dict[str, Any] = eventually(
+            lambda: (manifest := asked())["state"] != "activating" and manifest, 30.0, "the skills"
+        )
+        return settled
 
     def skill(self, directory: Path, name: str = "echo") -> dict[str, Any]:
         """Return a skill of a directory, as its manifest has it."""
@@ -321,7 +329,7 @@ class Omac:
         for serving in self._servings:
             serving.close()
         try:
-            eventually(lambda: not self.left(), 5.0, "the end of what omac started")
+            eventually(lambda: not self.left(), 20.0, "the end of what omac started")
         finally:
             for pid in self.left():
                 os.kill(pid, signal.SIGKILL)

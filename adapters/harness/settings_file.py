@@ -103,7 +103,8 @@ class OpenedFile:
         else:
             os.makedirs(self.file.folder, mode=0o700, exist_ok=True)
         with _locked(self.file) as folder:
-            assert folder is not None
+            if folder is None:
+                raise FileNotFoundError(errno.ENOENT, "it was removed meanwhile", self.file.folder)
             self._replace(folder, content)
 
     def remove(self, folders: tuple[str, ...]) -> None:

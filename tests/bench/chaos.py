@@ -181,7 +181,7 @@ class Chaos:
         self._must("journal", "check")
         self._disorder.compare()
         with suppress(AssertionError):
-            eventually(lambda: not self._omac.left(), 5.0, "the end of what omac started")
+            eventually(lambda: not self._omac.left(), 20.0, "the end of what omac started")
         if processes := self._omac.left():
             self._disorder.fail(f"processes are left: {processes}")
 

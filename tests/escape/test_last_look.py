@@ -337,7 +337,7 @@ def test_while_the_program_runs(ground: Ground, deed: str) -> None:
     eventually(lambda: (ground.project / "done").exists(), WITHIN_S, "the deed is done")
     state = ground.world.state / "set-aside"
     try:
-        eventually(lambda: any(state.glob("*/*")), 2.0, "something is set aside")
+        eventually(lambda: any(state.glob("*/*")), 20.0, "something is set aside")
         ground.goes_on(("aaa", "docs"), ("prompt", "status"))
         assert not (ground.marks / "mark").exists()
         assert process.poll() is None

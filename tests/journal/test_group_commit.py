@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from unittest import mock
 
 import pytest
@@ -33,7 +33,7 @@ from polling import until
 from omac.domain.kernel.event import Cause, Draft, Recorded
 from omac.domain.kernel.refusal import Refusal
 from omac.journal import commit_thread, group_commit
-from omac.journal.application import Journal
+from omac.journal.application import CommitGroup, Journal
 from omac.journal.judgement import Conflict
 
 CAUSE = Cause("agent", "conversation", 7)
@@ -688,6 +688,36 @@ async def test_a_stuck_store_does_not_block_callers(
     holder.close()
     await trio.to_thread.run_sync(thread.join)
     assert live.delivered == []
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_why_a_store_stalls(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller that is refused because omac ends gets the reason for which the store took nothing, where it gave one
+    the last time."""
+    commit, goes_on, callers = Journal.commit, threading.Event(), Callers(live)
+
+    def stalling(journal: Journal, groups: Sequence[CommitGroup]) -> Any:
+        goes_on.wait()
+        return commit(journal, groups)
+
+    async def append_while_stalled(name: str) -> None:
+        goes_on.clear()
+        async with trio.open_nursery() as tasks:
+            tasks.start_soon(callers.append, name)
+            await trio.testing.wait_all_tasks_blocked()
+            live.writer.refuse_waiting(-1.0)
+        goes_on.set()
+
+    monkeypatch.setattr(Journal, "commit", stalling)
+    await append_while_stalled("stalls")
+    holder = lock(path)
+    await callers.append("locked")
+    await append_while_stalled("locked, and stalls")
+    holder.close()
+    await callers.append("free")
+    await append_while_stalled("stalls again")
+    assert callers.reasons() == ["stopping", "journal-unavailable", "journal-unavailable", "stopping"]
+    assert "locked by another program" in str(callers.answers["locked, and stalls"])
 
 
 async def test_a_fold_that_fails_ends_everything(journal: Journal, path: Path, nursery: trio.Nursery) -> None:

@@ -140,7 +140,7 @@ def test_callers_with_a_token_leave_the_reserve(scene: Scene) -> None:
             private.connect(scene.server.ready["facade_socket"])
             private.sendall(request)
             private.shutdown(socket.SHUT_WR)
-        eventually(lambda: scene.server.descriptors() > DESCRIPTORS_MAX / 3, 5.0, "many calls under way")
+        eventually(lambda: scene.server.descriptors() > DESCRIPTORS_MAX / 3, 20.0, "many calls under way")
         most = before + int((DESCRIPTORS_MAX - RESERVE_MIN) * FACADE_SHARE) + 3  # two wait for a place, one is a probe
         stays(lambda: scene.server.descriptors() <= most, 2.0, "the reserve")
     scene.works()
@@ -186,7 +186,7 @@ def test_a_polite_caller_holds_nothing(scene: Scene) -> None:
     before = scene.server.descriptors()
     for number in range(100):
         assert scene.server.call_tcp("dirs", *(("-H", scene.bearer) if number % 2 else ())).status in (200, 401)
-    eventually(lambda: scene.server.descriptors() <= before + 2, 3.0, f"at most {before + 2} descriptors")
+    eventually(lambda: scene.server.descriptors() <= before + 2, 20.0, f"at most {before + 2} descriptors")
 
 
 @pytest.mark.full

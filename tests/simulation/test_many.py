@@ -48,6 +48,9 @@ async def test_fifty_directories_come_online_at_once() -> None:
 
             async def call(number: int) -> None:
                 answers[number] = await here.control("activate", projects[number])
+                while answers[number][1].get("state") == "activating":  # a slow skill keeps no token from its caller
+                    await trio.sleep(0.1)
+                    answers[number] = await here.control("activate", projects[number])
 
             async with trio.open_nursery() as nursery:
                 for number in range(DIRECTORIES):

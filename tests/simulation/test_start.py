@@ -160,4 +160,4 @@ def test_an_order_to_end_is_obeyed_in_the_sandbox(omac: Omac) -> None:
     run.process.send_signal(signal.SIGTERM)
     assert run.line() == "no\n"
     assert run.end() == 128 + signal.SIGKILL
-    eventually(lambda: not omac.left(), 5.0, "the end of all that omac started")
+    eventually(lambda: not omac.left(), 20.0, "the end of all that omac started")

@@ -56,7 +56,7 @@ class Town:
             status = self.person.ok("status", "--json")
             return status if json.loads(status)["position"] >= head else None
 
-        self.moments.append(eventually(seen, 5.0, f"the server to see position {head}"))
+        self.moments.append(eventually(seen, 20.0, f"the server to see position {head}"))
 
     def _set_up(self) -> None:
         self.note()

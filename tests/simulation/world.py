@@ -140,6 +140,7 @@ def write_skill(target: Path, name: str) -> None:
     (target / "SKILL.md").write_text(f"---\nname: {name}\ndescription: answers\n---\n")
     (target / "omac.yaml").write_text(
         f"name: {name}\nsidecar:\n  command: [python3, -S, -E, sidecar.py]\n  env_passthrough: [{MARK}]\n"
+        "  health: {timeout_ms: 60000}\n"  # however many start at once
     )
     (target / "sidecar.py").write_text(SIDECAR)
 

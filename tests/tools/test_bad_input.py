@@ -638,7 +638,7 @@ def test_the_end_of_an_agent_is_passed_on(agent: tuple[Omac, Path]) -> None:
     serving.process.send_signal(signal.SIGTERM)
     assert serving.line() == "no\n"
     assert serving.end() == 128 + signal.SIGKILL
-    eventually(lambda: not omac.left(), 1.0, "the end of the agent's own children")
+    eventually(lambda: not omac.left(), 20.0, "the end of the agent's own children")
 
 
 def test_an_agent_that_is_missing_or_cannot_run(agent: tuple[Omac, Path]) -> None:

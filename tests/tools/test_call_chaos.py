@@ -20,11 +20,12 @@ import counting_skill
 from polling import eventually
 from random_callers import Callers
 from real_omac import Omac, Serving
+from tiers import everything
 
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRequested
 from omac.domain.sidecars.sidecar import RestartPolicy
 
-CALLS = int(os.environ.get("OMAC_SOAK_CALLS") or 20_000)
+CALLS = int(os.environ.get("OMAC_SOAK_CALLS") or (20_000 if everything() else 4_000))
 SEED = int(os.environ.get("OMAC_SOAK_SEED", time.time_ns()))  # a failure says it, and is nearly the same again with it
 SERVER_KILLS = max(3, CALLS // 50_000)
 OF_A_SERVER = 50_000  # calls at most that one server gets before it is killed
@@ -136,7 +137,7 @@ def test_clients_and_sidecar_end_at_random(omac: Omac) -> None:
     assert ended["completed"] > CALLS / 10, (ended, callers.seen)
     assert ended["client-gone"], ended
     assert ended["upstream-error"], ended
-    eventually(lambda: serving.descriptors() <= idle + 1, 5.0, "the end of all connections")
+    eventually(lambda: serving.descriptors() <= idle + 1, 20.0, "the end of all connections")
     assert serving.end() == 0
 
 

@@ -231,4 +231,4 @@ def test_a_server_that_runs_stops_it(omac: Omac, shop: Path) -> None:
     server = omac.serve()
     eventually(lambda: server.skill(shop, "slack")["state"] == "ready", 10.0, "the skill")
     assert deregister(omac, "slack", "--workdir", str(shop), "--yes").status == 0
-    eventually(lambda: server.skill(shop, "slack")["state"] == "broken", 5.0, "the end of the skill")
+    eventually(lambda: server.skill(shop, "slack")["state"] == "broken", 20.0, "the end of the skill")

@@ -142,6 +142,22 @@ def test_it_asks(host: Omac) -> None:
     assert "no event of" in unknown.err
 
 
+def test_what_others_remove_meanwhile(host: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An erasure is not held up by another process that removes a snapshot, or a log, just before it."""
+    unlink, removed = os.unlink, list[str]()
+
+    def removed_before(path: str, *, dir_fd: int | None = None) -> None:
+        if path.endswith(".log") or os.path.basename(path).isdigit():
+            unlink(path, dir_fd=dir_fd)
+            removed.append(path[-4:])
+        unlink(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", removed_before)
+    host.ok("erase", str(host.root / "shop"), "--yes")
+    assert {".log"} < set(removed)
+    assert not in_state(host)
+
+
 @pytest.mark.full
 def test_while_it_is_online(host: Omac) -> None:
     """A directory that a living run has online is not erased; another one is, beside that run.
@@ -221,7 +237,7 @@ STEPS = {
     "before the key is removed": "omac.adapters.files.subject_keys.os.unlink",
     "before the folder is flushed": "omac.adapters.files.subject_keys.atomic.sync_folder",
     "before the wait": "omac.tools.compose.erasing.time.sleep",
-    "before snapshots go": "omac.tools.compose.erasing.shutil.rmtree",
+    "before snapshots go": "omac.tools.compose.erasing._listed",
     "before the index goes": "omac.tools.compose.erasing.delete_index",
     "before logs go": "omac.tools.compose.erasing.StateDir.logs_of",
     "before the outcome": "omac.domain.access.erasure.ReportErased",

@@ -580,6 +580,24 @@ def test_two_at_once(house: Path, tmp_path: Path) -> None:
         assert verified(tmp_path / "bundle", omac.ok("key", "show").strip()).returncode == 0
 
 
+@pytest.mark.parametrize("step", ["open", "stat"])
+def test_one_that_has_just_ended(used: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """An export whose draft another one moves to its place, while this one takes it over, reports the other one."""
+    target = tmp_path / "out"
+    draft = tmp_path / ".omac-export-out"
+    draft.mkdir()
+    called = getattr(os, step)
+
+    def moved_first(path: Any, *values: Any, **named: Any) -> Any:
+        if path == str(draft) and draft.exists():
+            draft.rename(target)
+        return called(path, *values, **named)
+
+    monkeypatch.setattr(os, step, moved_first)
+    done = used.run("export", "--out", str(target))
+    assert (done.status, "another export to" in done.err) == (5, True), done
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 @pytest.mark.full
 def test_a_full_disk(house: Path, tmp_path: Path) -> None:

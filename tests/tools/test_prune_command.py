@@ -10,8 +10,10 @@ import sqlite3
 import subprocess
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +22,8 @@ from real_omac import Omac, curl, omac_in
 from tools.test_seal_command import Killed, files, folder, moment, reset, sql
 from tools.test_snapshots import called_often
 
-from omac.journal.segment import Segment, digest_of_file, open_segment
+from omac.journal import segment as segment_module
+from omac.journal.segment import Segment, SegmentError, digest_of_file, missing_segments
 from omac.tools.compose.searched_audit import INDEXED_FROM
 
 BATCHES = 3
@@ -432,22 +435,38 @@ def test_beside_who_reads(original: tuple[Omac, list[str], Path], host: Omac) ->
     sound(host)
 
 
-def test_between_opening_and_reading(host: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A segment that is pruned after a check opened it, and before it is read, asks for the same command again."""
-    pruned_at: list[Segment] = []
+@pytest.mark.parametrize("step", ["_size", "open_segment"])
+def test_between_two_steps_of_reading(step: str, host: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment that is pruned after a check found or opened it, and before it is read, asks for the same command
+    again."""
+    taken, pruned_at = getattr(segment_module, step), list[bool]()
 
-    def opened(journal: str, journal_id: str, segment: Segment) -> sqlite3.Connection:
-        connection = open_segment(journal, journal_id, segment)
+    def then_pruned(*values: Any) -> Any:
+        result = taken(*values)
         if not pruned_at:
-            pruned_at.append(segment)
+            pruned_at.append(True)
             assert host.process("journal", "prune", "--keep", "0s", "--yes").status == 0
-        return connection
+        return result
 
-    monkeypatch.setattr("omac.journal.segment.open_segment", opened)
+    monkeypatch.setattr(segment_module, step, then_pruned)
     done = host.run("journal", "check")
     assert (done.status, "was pruned while this command read it" in done.err) == (5, True), done
     assert "the same command again" in done.err
     assert host.run("journal", "check").status == 0
+
+
+@pytest.mark.parametrize("command", ["doctor", "status", "approve echo"])
+def test_pruned_once_listed(command: str, host: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment that is pruned after a command listed it, and before the command looked for its file, is not
+    missing."""
+
+    def then_pruned(journal: str, segments: Sequence[Segment]) -> Iterator[SegmentError]:
+        assert host.process("journal", "prune", "--keep", "0s", "--yes").status == 0
+        return missing_segments(journal, segments)
+
+    monkeypatch.setattr("omac.journal.reader.missing_segments", then_pruned)
+    done = host.run(*command.split(), cwd=host.root / "shop")
+    assert ("is missing" in done.err + done.out, "not whole" in done.err + done.out) == (False, False), done
 
 
 def test_a_prune_that_nobody_recorded(original: tuple[Omac, list[str], Path], host: Omac) -> None:

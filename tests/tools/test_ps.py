@@ -80,7 +80,7 @@ def test_a_run_that_ctrl_z_stopped_ends_too(omac: Omac, shop: Path) -> None:
     os.kill(run.process.pid, signal.SIGSTOP)
     assert "has ended" in omac.ok("stop", str(run.process.pid))
     assert run.process.wait(5) == 143
-    eventually(lambda: omac.left() == [], 5.0, "the end of all processes")
+    eventually(lambda: omac.left() == [], 20.0, "the end of all processes")
 
 
 def test_a_run_that_ctrl_z_stopped_goes_on_with_what_was_revoked(omac: Omac, shop: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_server_that_ctrl_z_stopped(omac: Omac, shop: Path) -> None:
     server = omac.serve()
     pid = server.process.pid
     os.kill(pid, signal.SIGSTOP)
-    eventually(lambda: is_suspended(pid), 5.0, "the server to stop")
+    eventually(lambda: is_suspended(pid), 20.0, "the server to stop")
     warning, began = f"the server (pid {pid}) at ", time.monotonic()
     assert (omac.run("status").status, time.monotonic() - began < READ_TIMEOUT_S) == (5, True)
     for done in (omac.run("ps"), omac.run(cwd=shop)):

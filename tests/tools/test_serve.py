@@ -315,7 +315,7 @@ def test_a_sidecar_that_crashes_comes_back_by_itself(house: Omac, server: Servin
     skill = server.skill(project)
     assert curl(f"{skill['base']}/crash").status == 502
     down = eventually(
-        lambda: (answer := curl(f"{skill['base']}/status")).status == 503 and answer, 2.0, "the route to be down"
+        lambda: (answer := curl(f"{skill['base']}/status")).status == 503 and answer, 20.0, "the route to be down"
     )
     assert down.headers["x-omac-reason"] == "sidecar-down"
     state = server.skill(project)
@@ -382,7 +382,7 @@ def test_the_manifest_says_restarting_while_a_sidecar_is_down(house: Omac, serve
         with contextlib.suppress(ProcessLookupError):  # one may end with another
             os.kill(member, signal.SIGKILL)
     restarting = eventually(
-        lambda: (now := server.skill(project, "brittle"))["state"] == "restarting" and now, 2.0, "restarting"
+        lambda: (now := server.skill(project, "brittle"))["state"] == "restarting" and now, 20.0, "restarting"
     )
     assert "exited with status 3" in restarting["detail"] or "killed" in restarting["detail"], restarting
     assert restarting["fix"]
@@ -445,7 +445,7 @@ def test_nothing_forwarded_is_lost_by_a_kill(omac: Omac) -> None:
         eventually(lambda: received.exists() and received.read_text().count("\n") > 300, 20.0, "300 requests")
         eventually(lambda: "/hang\n" in received.read_text(), 20.0, "the request that hangs")
         assert first.end(signal.SIGKILL) == -signal.SIGKILL
-        eventually(lambda: not omac.left(), 1.0, "the end of the sidecar and its wrappers")
+        eventually(lambda: not omac.left(), 20.0, "the end of the sidecar and its wrappers")
     finally:
         for client in clients:
             client.kill()

@@ -420,7 +420,7 @@ def test_one_directory_in_several_runs(omac: Omac) -> None:
     listed = several.server.call("dirs").json()["dirs"]
     assert listed == [{"dir": str(several.project), "state": "active"}]
     assert several.server.end() == 0
-    eventually(lambda: not omac.left(), 1.0, "nothing to be left")
+    eventually(lambda: not omac.left(), 20.0, "nothing to be left")
 
 
 @pytest.mark.full
@@ -534,7 +534,7 @@ def test_many_begin_at_once(omac: Omac) -> None:
     assert len(omac.events(RunStopped)) == 7
     ended = Counter(record.stream for record in omac.events(Deactivated))
     assert ended == Counter(record.stream for record in omac.events(ActivationRequested))
-    eventually(lambda: not omac.left(), 1.0, "nothing to be left")
+    eventually(lambda: not omac.left(), 20.0, "nothing to be left")
 
 
 @pytest.mark.full

@@ -121,7 +121,7 @@ def test_starts_are_listed_with_and_without_a_server(omac: Omac) -> None:
     assert f"pid {second.process.pid}, in" not in out
     first.end()
     stopped = f"pid {first.process.pid}"  # the server reads what other processes append some milliseconds later
-    eventually(lambda: stopped not in omac.ok("status"), 5.0, "the end of the run in the server's status")
+    eventually(lambda: stopped not in omac.ok("status"), 20.0, "the end of the run in the server's status")
 
 
 @needs_bubblewrap
@@ -132,7 +132,7 @@ def test_a_sandbox_is_listed_while_it_runs(omac: Omac) -> None:
     assert run.line() == "up\n"
     assert f"in {project}: launched" in omac.ok("status")
     run.end(signal.SIGKILL)
-    eventually(lambda: f"in {project}: launched" not in omac.ok("status"), 5.0, "the sandbox to be gone")
+    eventually(lambda: f"in {project}: launched" not in omac.ok("status"), 20.0, "the sandbox to be gone")
 
 
 @needs_bubblewrap

@@ -63,7 +63,7 @@ def test_who_takes_the_port_gets_no_byte(omac: Omac, call: tuple[str, ...]) -> N
     (port,) = [each["port"] for each in server.call("status").json()["sidecars"] if each["skill"] == "wrapped"]
     assert curl(f"{base}/x", *call).status == 200
     curl(f"{base}/end")
-    eventually(lambda: not answering(port), 5.0, "the server to end")
+    eventually(lambda: not answering(port), 20.0, "the server to end")
     with socket.create_server(("127.0.0.1", port)) as stranger:
         stranger.settimeout(5.0)
         answer = curl(f"{base}/x", *call)

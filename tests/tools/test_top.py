@@ -27,7 +27,7 @@ def test_calls_of_two_sessions(omac: Omac, shop: Path) -> None:
         (skill,) = manifest["skills"]
         for _ in range(count):
             assert curl(f"{skill['base']}/status").status == 200
-    eventually(lambda: all(row["outcome"] == "completed" for row in omac.audit()), 5.0, "the outcomes")
+    eventually(lambda: all(row["outcome"] == "completed" for row in omac.audit()), 20.0, "the outcomes")
     (report,) = map(json.loads, omac.ok("top", "-n", "1", "--json").splitlines())
     assert report["window"] == 10
     assert [
@@ -63,7 +63,7 @@ def test_names_of_sessions_that_could_pass_for_others(omac: Omac, shop: Path) ->
     for name in names:
         (skill,) = server.activate(shop, name)["skills"]
         assert curl(f"{skill['base']}/status").status == 200
-    eventually(lambda: all(row["outcome"] == "completed" for row in omac.audit()), 5.0, "the outcomes")
+    eventually(lambda: all(row["outcome"] == "completed" for row in omac.audit()), 20.0, "the outcomes")
     shown = sorted(["'-'", "cli", "'cli '", "'cli  0.9  0  0'"])
     counted = omac.ok("audit", "--kind", "access", "--count-by", "session")
     assert sorted(line.removesuffix("1").strip() for line in counted.splitlines()[1:]) == shown
@@ -92,7 +92,7 @@ def test_projects_that_are_called_the_same(omac: Omac, shop: Path) -> None:
     def named() -> bool:
         return {row.split()[1] for row in omac.ok("top").splitlines()[2:]} == {str(shop), str(namesake)}
 
-    eventually(named, 5.0, "both, by their paths")
+    eventually(named, 20.0, "both, by their paths")
 
 
 @pytest.mark.full

@@ -44,7 +44,7 @@ def _sandboxes(omac: Omac) -> list[int]:
 def test_omac_ends_before(number: signal.Signals, omac: Omac, waiting: Serving) -> None:
     """omac ends in order or is killed before the command begins: the command never begins, and no process is left."""
     waiting.end(number)
-    eventually(lambda: not _sandboxes(omac), 5.0, "the end of the sandbox's own process")
+    eventually(lambda: not _sandboxes(omac), 20.0, "the end of the sandbox's own process")
     assert not (omac.root / "shop" / "begun").exists()
     assert "Traceback" not in waiting.said()
 
@@ -104,7 +104,7 @@ def test_omac_ends_as_it_asks(omac: Omac) -> None:
         "    from omac.tools.terminal.invocation import Invocation, working_for\n"
         "    asked = {'command': ['sh', '-c', 'touch begun'], 'run': 'r-1', 'workdir': os.getcwd()}\n"
         "    with working_for(Invocation(os.environ, sys.stdin, sys.stdout, sys.stderr)):\n"
-        "        trio.run(WaitingSandbox(os.environ).begin, request_of(asked), os.environ)\n"
+        "        trio.run(WaitingSandbox(os.environ).begin, request_of(asked), os.environ, lambda: None)\n"
         "    os._exit(0)\n"
         "print(os.waitstatus_to_exitcode(os.wait()[1]), os.waitstatus_to_exitcode(os.wait()[1]))\n"
     )

@@ -216,7 +216,7 @@ def _require_journal(journal_path: str | None, environment: Mapping[str, str]) -
     state = StateDir.of(environment)
     path = path_in_use(state, environment, journal_path)
     if not os.path.lexists(path):
-        raise none_yet(path, mark_of(state, path))
+        raise none_yet(path, None, None)
 
 
 def _show_kept(signer: Signer, as_json: bool) -> None:

@@ -16,6 +16,7 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -45,7 +46,7 @@ from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.sandbox.request import SandboxRequest, request_of
 from omac.journal.folders import look_at, write_command
 from omac.services.sandbox.settled import refuse_home, settled
-from omac.tools.compose.agent_process import Inner
+from omac.tools.compose.agent_process import Inner, leave_suspending
 from omac.tools.compose.endpoints import INSIDE, Ready
 from omac.tools.compose.own_program import OMAC, PACKAGE, begun
 from omac.tools.compose.project import project_of
@@ -111,13 +112,16 @@ class AgentLaunch(msgspec.Struct, frozen=True):
         file = self._settings_file(ready, settings) if self.is_file else ""
         terminal = Terminal()
         if self.request is None or waiting is None:
+            leave_suspending(terminal)
             return Inner(begun(_with_settings(self.argv, file or settings), environment, self.workdir), terminal)
         argv = _with_settings(self.argv, f"{INSIDE}/{SETTINGS_FILE}" if file else settings)
         own: dict[str, object] = {"run": ready.run, "env": list(handed_on), "command": argv, "agent_settings": file}
         if self.shown:
             own |= {"bridge_socket": ready.control_socket, "bridge_token": ready.control_token_file}
             own["facade_socket"] = ready.facade_socket
-        child = await waiting.begin(self.request.over(request_of(own)), environment)
+        child = await waiting.begin(
+            self.request.over(request_of(own)), environment, partial(leave_suspending, terminal)
+        )
         return Inner(child, terminal, sandboxed=True)
 
     def remove_settings(self, ready: Ready) -> None:

@@ -5,7 +5,8 @@ Rules
 1. In a terminal both are one job: the terminal tells both of Ctrl-C, Ctrl-\\ and Ctrl-Z, so omac passes none of them
    on. An interrupt that came otherwise is passed on, and is no reason for omac to end.
 2. When it has stopped, omac stops too, so that the shell above has its terminal back; continued, both go on. Ctrl-Z
-   alone does not stop omac: the command may ignore it, or what it has started has yet to be held.
+   alone does not stop omac, from before the command begins until it has ended: the command may ignore it, or what it
+   has started has yet to be held.
 3. A request to end is passed on as it came. A second one kills the command; what a sandboxed one left is inspected
    all the same, and a third one kills that, too.
 4. Where the command ends and the terminal's foreground process group has ended, omac becomes that group again, and
@@ -21,6 +22,16 @@ import trio
 from omac.adapters.sandbox.terminal import ORPHANED, Terminal
 
 OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+
+
+def leave_suspending(terminal: Terminal) -> None:
+    """Leave Ctrl-Z to a command that is about to begin at this terminal, to the end of `Inner.ended`."""
+    if terminal.foreground and signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGTSTP, _nothing)
+
+
+def _nothing(_number: int, _frame: object) -> None:
+    """A handler, and not SIG_IGN, which would be handed on to the command."""
 
 
 class Inner:
@@ -51,6 +62,8 @@ class Inner:
             status = self._child.wait()  # it has ended
             self._terminal.take_back()
             self._terminal.close()
+            if signal.getsignal(signal.SIGTSTP) is _nothing:  # which also takes one that came last
+                signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         return status if status >= 0 else 128 - status
 
     def interrupt(self, number: signal.Signals) -> None:

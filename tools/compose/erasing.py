@@ -1,7 +1,6 @@
 """An erasure: the record of it, the keys that it destroys, and what omac made of the fields that they encrypted."""
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -108,10 +107,11 @@ class Erasing:
         rejected = os.path.join(spool, REJECTED)
         unread = [os.path.join(rejected, name) for name in _listed(rejected)]
         unread += [os.path.join(spool, name) for name in _listed(spool) if name.startswith(DRAFT)]
+        stale: list[str] = []
         try:
             for name in _listed(folder):
                 if name.endswith(".snapshots"):
-                    shutil.rmtree(os.path.join(folder, name))
+                    stale += [os.path.join(folder, name, snapshot) for snapshot in _listed(os.path.join(folder, name))]
                 elif name.endswith(".audit"):
                     delete_index(os.path.join(folder, name))
             for path in unread:
@@ -120,8 +120,9 @@ class Erasing:
                         os.unlink(path)
             for export in rows.exports:
                 empty_draft(export, self._journal.store.journal_id())
-            for log in self._state.logs_of(subject):
-                os.unlink(log)
+            for path in (*stale, *self._state.logs_of(subject)):
+                with suppress(FileNotFoundError):  # another process was first
+                    os.unlink(path)
         except BlockingIOError:
             message = f"an export to {export} is at work; the key is destroyed, and this erasure is not finished"
             raise Refusal("contention", message, fix=[typed_with("  # then again: it goes on")]) from None

@@ -214,7 +214,10 @@ def _held(path: str) -> int:
     another process has it; OSError."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
-    return _taken(path)
+    try:
+        return _taken(path)
+    except FileNotFoundError:
+        raise BlockingIOError from None  # another one finished with it meanwhile
 
 
 def _taken(path: str) -> int:

@@ -24,7 +24,6 @@ from omac.journal.inbox import Inbox
 from omac.journal.mark import Mark
 from omac.journal.pruned import day_of, pruned_refusal
 from omac.journal.reader import Reader, ReadJournal
-from omac.journal.segment import missing_segments
 from omac.journal.snapshot_store import SnapshotStore
 from omac.journal.spool import waiting_in
 from omac.journal.subject_ciphers import KeysOf
@@ -124,11 +123,12 @@ def take_in(environment: Mapping[str, str]) -> None:
 def read_if_any(state: StateDir, path: str) -> Iterator[ReadJournal | None]:
     """Yield the journal at `path`, to read only; None where there never was one. Raises Refusal."""
     mark, journal = mark_of(state, path), None
+    known = mark.read()
     if os.path.lexists(path):
         with suppress(JournalInCreation):
             journal = ReadJournal(path, mark, keys_of(state, path))
     else:
-        mark.require_unmarked()
+        mark.require_unmarked(known)
     with nullcontext() if journal is None else closing(journal):
         yield journal
 
@@ -137,8 +137,10 @@ def path_in_use(state: StateDir, environment: Mapping[str, str], flag: str | Non
     """Return the path of the journal that a command means. Raises Refusal (journal-lost) where it is missing, and was
     there before."""
     path = state.journal_in_use(environment, flag)
+    mark = mark_of(state, path)
+    known = mark.read()
     if not os.path.lexists(path):
-        mark_of(state, path).require_unmarked()
+        mark.require_unmarked(known)
     return path
 
 
@@ -175,7 +177,7 @@ def snapshots_of(state: StateDir, reader: Reader) -> SnapshotStore:
 
 def report_missing(reader: Reader) -> None:
     """Warn once of segments whose files cannot be read: what else is recorded goes on."""
-    for error in missing_segments(reader.path, reader.segments()):
+    for error in reader.missing_segments():
         refusal = segment_refusal(error, reader.path)
         _log.warning("%s; try: %s", refusal.message, refusal.fix[0], extra={"once": True})
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from omac.adapters.caches.size import measured
 from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
@@ -15,7 +16,6 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.own_files import Flaw
 from omac.domain.settings.settings import resolve
 from omac.journal.file import require_regular, segment_refusal
-from omac.journal.segment import missing_segments
 from omac.projections.evidence.unfinished import delays_of, erasures_of
 from omac.projections.system import System
 from omac.tools.compose.journals import read_if_any, system_of
@@ -52,13 +52,13 @@ class OwnFiles:
         """Return the recorded state, and set `lost` and `unreadable`; None where no journal exists, or where it cannot
         be read."""
         try:
-            if os.path.lexists(self.journal):  # through a link it could be read, and not be written
+            with suppress(OSError):  # none is there; through a link it could be read, and not be written
                 require_regular(self.journal, os.lstat(self.journal).st_mode)
             with read_if_any(self.state, self.journal) as journal:
                 if journal is None:
                     return None
-                path, segments = journal.store.path, journal.store.segments()
-                self.lost = tuple(segment_refusal(error, path) for error in missing_segments(path, segments))
+                path = journal.store.path
+                self.lost = tuple(segment_refusal(error, path) for error in journal.store.missing_segments())
                 return system_of(journal, self.state)
         except Refusal as refusal:
             if not self.lost:

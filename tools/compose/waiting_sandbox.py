@@ -8,7 +8,7 @@ then Ctrl-C is for omac alone, whose end is its own: an interpreter that begins 
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
 from subprocess import Popen
 
@@ -36,8 +36,11 @@ class WaitingSandbox:
             os.close(reader)
             pthread_sigmask(SIG_SETMASK, mask)
 
-    async def begin(self, request: SandboxRequest, environment: Mapping[str, str]) -> "Popen[bytes]":
-        """Have it build the sandbox and run the command there, with this environment in the place of its own."""
+    async def begin(
+        self, request: SandboxRequest, environment: Mapping[str, str], beginning: Callable[[], None]
+    ) -> "Popen[bytes]":
+        """Have it build the sandbox and run the command there, with this environment in the place of its own.
+        `beginning` is called just before."""
         # late: the process begins before omac loads what it needs itself
         from omac.adapters.files.atomic import write_all
         from omac.services.kernel.threads import run_in_thread
@@ -48,6 +51,7 @@ class WaitingSandbox:
         writer, self._writer = self._writer, -1
         with Descriptor(writer), contextlib.suppress(BrokenPipeError):  # it tells why
             await run_in_thread(write_all, writer, content)  # whatever interrupts it, such as ^Z
+            beginning()  # it begins once the pipe is closed
         return self._child
 
     def give_up(self) -> None:

@@ -105,7 +105,7 @@ def test_connections_leave_nothing_behind(server: Serving) -> None:
     """Hundreds of connections, closed in order or broken off inside a request, leak no descriptor in the server."""
     with connect(server) as sock:
         exchange(sock)
-    before = eventually(server.descriptors, 1.0, "descriptors")
+    before = eventually(server.descriptors, 20.0, "descriptors")
     for number in range(200):
         with connect(server) as sock:
             if number % 2:

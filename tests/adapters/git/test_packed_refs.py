@@ -211,7 +211,7 @@ def test_the_copy_does_not_wait_for_changes_to_be_judged(
             time.sleep(0.02)
         linked.git("branch", "last")
         linked.git("pack-refs", "--all")
-        eventually(lambda: "refs/heads/last\n" in linked.copy.read_text(), 5.0, "the copy has what was packed")
+        eventually(lambda: "refs/heads/last\n" in linked.copy.read_text(), 20.0, "the copy has what was packed")
     finally:
         watching.end()
 

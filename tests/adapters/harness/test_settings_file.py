@@ -225,6 +225,20 @@ def test_made_meanwhile(tmp_path: Path) -> None:
     replaced_meanwhile(file, "replace")
 
 
+def test_a_folder_that_goes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that another omac removes as soon as it is made, as the last hook goes, is named in the refusal."""
+    file = of_project(CLAUDE, str(tmp_path))
+    mkdir = os.mkdir
+
+    def then_removed(path: str, mode: int) -> None:
+        mkdir(path, mode)
+        os.rmdir(path)
+
+    monkeypatch.setattr(os, "mkdir", then_removed)
+    refused = refusal(file)
+    assert (refused.reason, file.folder in refused.message) == ("state-unusable", True)
+
+
 def test_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change by another omac is waited for up to a bound, and then refused."""
     monkeypatch.setattr("omac.adapters.files.lock.OPENED_WAIT_S", 0.05)

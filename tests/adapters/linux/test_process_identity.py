@@ -60,7 +60,7 @@ def test_a_process_lives_without_its_first_thread() -> None:
         "ctypes.CDLL(None).syscall(60, 0)"
     )
     with subprocess.Popen([sys.executable, "-c", script]) as child:
-        eventually(lambda: stat_fields(child.pid)[0] == b"Z", 5.0, "the first thread to end")
+        eventually(lambda: stat_fields(child.pid)[0] == b"Z", 20.0, "the first thread to end")
         ticks = start_ticks(child.pid)
         assert ticks is not None
         assert is_living(child.pid, ticks, boot_id())

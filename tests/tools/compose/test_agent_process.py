@@ -34,7 +34,7 @@ def test_a_request_to_end_is_passed_on(omac: Omac, number: signal.Signals) -> No
     run.process.send_signal(number)
     assert run.line() == "no\n"
     assert run.end(number) == 137
-    eventually(lambda: not omac.left(), 1.0, "the end of the command's own children")
+    eventually(lambda: not omac.left(), 20.0, "the end of the command's own children")
     assert [record.event.why for record in omac.events(RunStopped)] == [f"asked by {number.name}"] * 2
 
 
@@ -172,9 +172,9 @@ def test_keys_of_the_terminal(omac: Omac, shop: Path, terminal: Terminal) -> Non
     parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     terminal.type("\x1a")
     terminal.see("Stopped")
-    eventually(lambda: (stat(int(pid)), stat(parent)) == ("T", "T"), 5.0, "both to stop")
+    eventually(lambda: (stat(int(pid)), stat(parent)) == ("T", "T"), 20.0, "both to stop")
     terminal.type("fg\n")
-    eventually(lambda: "T" not in (stat(int(pid)), stat(parent)), 5.0, "both to go on")
+    eventually(lambda: "T" not in (stat(int(pid)), stat(parent)), 20.0, "both to go on")
     assert curl(f"{base}/echo").status == 200
     terminal.type("\x03")
     terminal.see("caught\r\n")
@@ -183,7 +183,7 @@ def test_keys_of_the_terminal(omac: Omac, shop: Path, terminal: Terminal) -> Non
     terminal.see("still 42")
     eventually(
         lambda: not [left_pid for left_pid in omac.left() if left_pid != terminal.shell.pid],
-        5.0,
+        20.0,
         "nothing to be left",
     )
 
@@ -223,6 +223,38 @@ def test_a_command_that_ignores_the_key_that_suspends(how: str, omac: Omac, term
     assert "Stopped" not in shown
 
 
+EARLY_KEY = """\
+import os, signal
+from omac.tools.compose.agent_launch import AgentLaunch
+start = AgentLaunch.start
+async def started(*words):
+    inner = await start(*words)
+    os.kill(os.getpid(), signal.SIGTSTP)
+    return inner
+AgentLaunch.start = started
+from omac.tools.entry import main; main()
+"""
+LATE_KEY = """\
+import os, signal
+from omac.tools.compose.agent_process import Inner
+def pressed(inner):
+    os.waitid(os.P_PID, inner._child.pid, os.WEXITED | os.WNOWAIT)
+    os.kill(os.getpid(), signal.SIGTSTP)
+Inner._stop_if_it_has = pressed
+from omac.tools.entry import main; main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "when"), [("--no-sandbox", EARLY_KEY), ("--backend landlock", EARLY_KEY), ("--no-sandbox", LATE_KEY)]
+)
+def test_a_key_that_suspends_at_either_end(omac: Omac, terminal: Terminal, how: str, when: str) -> None:
+    """A ^Z that reaches omac as soon as the command could ignore it, or as it ends, does not stop omac alone."""
+    line = shlex.join((sys.executable, "-c", when, "start", *how.split(), "--", "sh", "-c", "exit 9"))
+    terminal.type(f"{line}; echo ended $?\n")
+    terminal.see("\nended 9")
+
+
 @pytest.mark.full
 def test_a_namespace_stops_whatever_ignores_the_key(omac: Omac, terminal: Terminal) -> None:
     """With bubblewrap, which ^Z stops, omac holds a command that ignores it until fg."""
@@ -248,7 +280,7 @@ def test_a_killed_omac_leaves_the_shell_its_terminal(omac: Omac, terminal: Termi
     (start,) = Path(f"/proc/{terminal.shell.pid}/task/{terminal.shell.pid}/children").read_text().split()
     os.kill(int(start), signal.SIGKILL)
     terminal.see("Killed")
-    eventually(lambda: not [pid for pid in omac.left() if pid != terminal.shell.pid], 2.0, "all of it to be gone")
+    eventually(lambda: not [pid for pid in omac.left() if pid != terminal.shell.pid], 20.0, "all of it to be gone")
     for number in range(3):
         terminal.type(f"echo outer $(({number} + 1))\n")
         terminal.see(f"outer {number + 1}")
@@ -279,7 +311,7 @@ def test_a_shell_with_jobs_of_its_own(omac: Omac, terminal: Terminal, how: str) 
     terminal.type("echo inside $((20 + 3))\n")
     terminal.see("inside 23")
     terminal.type("sleep 600\n")
-    eventually(lambda: any(_runs(pid, b"sleep\x00600") for pid in omac.left()), 5.0, "the job to begin")
+    eventually(lambda: any(_runs(pid, b"sleep\x00600") for pid in omac.left()), 20.0, "the job to begin")
     terminal.type("\x03")
     terminal.type("echo status $?\n")
     terminal.see("status 130")

@@ -953,7 +953,7 @@ def _expect_held(beat: Path, typed: Typed) -> None:
     time.sleep(0.4)
     assert beat.read_text() == before
     typed.type("fg\n")
-    eventually(lambda: beat.read_text() not in ("", before), 5.0, "it goes on")
+    eventually(lambda: beat.read_text() not in ("", before), 20.0, "it goes on")
 
 
 def test_nothing_inside_goes_on_while_omac_is_stopped(mine: Box, typed: Typed) -> None:
@@ -1011,7 +1011,7 @@ def test_a_program_of_the_background_stops_with_omac(mine: Box, typed: Typed) ->
     beat = mine.workdir / "beat"
     command = _command(mine, "bash", "-c", "while date +%s.%N > beat; do sleep 0.02; done").strip()
     typed.type(f"{command} &\n")
-    eventually(lambda: beat.exists() and beat.read_text() != "", 5.0, "it begins")
+    eventually(lambda: beat.exists() and beat.read_text() != "", 20.0, "it begins")
     typed.type("fg\n")
     time.sleep(0.3)
     typed.type("\x1a")
