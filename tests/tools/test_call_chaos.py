@@ -20,12 +20,11 @@ import counting_skill
 from polling import eventually
 from random_callers import Callers
 from real_omac import Omac, Serving
-from tiers import everything
 
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRequested
 from omac.domain.sidecars.sidecar import RestartPolicy
 
-CALLS = int(os.environ.get("OMAC_SOAK_CALLS") or (20_000 if everything() else 4_000))
+CALLS = int(os.environ.get("OMAC_SOAK_CALLS") or 20_000)
 SEED = int(os.environ.get("OMAC_SOAK_SEED", time.time_ns()))  # a failure says it, and is nearly the same again with it
 SERVER_KILLS = max(3, CALLS // 50_000)
 OF_A_SERVER = 50_000  # calls at most that one server gets before it is killed

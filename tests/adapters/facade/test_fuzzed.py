@@ -14,7 +14,6 @@ import trio
 import trio.testing
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tiers import everything
 
 from omac.adapters.facade.connection import FacadeConnection, Surroundings
 from omac.adapters.facade.limits import FacadeLimits
@@ -23,7 +22,7 @@ from omac.adapters.http.slots import SlotLimits, Slots
 from omac.adapters.http.wire import ClientGone, Wire
 
 CLIENTS = 50  # of one example
-REQUESTS = int(os.environ.get("OMAC_SOAK_EXAMPLES") or (5_000 if everything() else 1_500))
+REQUESTS = int(os.environ.get("OMAC_SOAK_EXAMPLES") or 5_000)
 EXAMPLES = REQUESTS // CLIENTS  # not made smaller when one fails: that would take minutes
 PATIENCE_S = 0.05
 
