@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 
 from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.without_links import opened_folder
@@ -39,12 +40,13 @@ NAME = "packed-refs"
 LOCK = f"{NAME}.lock"
 BYTES_MAX = 8 << 20  # of a file that is kept in step; a longer one is compared at the end only
 NAME_BYTES_MAX = 240  # of a ref that does not wait for the end: a file can have that name, and a lock
-AGAIN_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)  # how soon to look again for refs whose files git is about to remove
+AGAIN_S = (  # how soon to look again for refs whose files git is about to remove
+    0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2,
+)  # fmt: skip
 
 
 class PackedRefs:
-    """Keeps the copy of one session in step with the host. `again_s`: how soon to settle again though nothing happens;
-    None: never."""
+    """Keeps the copy of one session in step with the host."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -53,17 +55,23 @@ class PackedRefs:
         self._is_begun = False
         self._digits = 0  # of the repository's object ids
         self._rereads = 0
-        self.again_s: float | None = None
+        self._again_at: float | None = None  # by the monotonic clock
+
+    @property
+    def again_s(self) -> float | None:
+        """Return how soon to settle again though nothing happens; None: never."""
+        return None if self._again_at is None else max(0.0, self._again_at - time.monotonic())
 
     def settle(self) -> None:
-        """Bring the host's packed refs and the copy into agreement."""
+        """Bring the host's packed refs and the copy into agreement. Nothing is done, however often this is called,
+        where nothing has happened and it is not time to look again."""
         folders = (self._session.common, self._session.folder)
         stamps = [_stamp(folder) for folder in folders]
         if stamps != self._stamps:
             self._rereads = 0
-        elif self.again_s is None:
+        elif self._again_at is None or time.monotonic() < self._again_at:
             return
-        self.again_s = None
+        self._again_at = None
         self._stamps = stamps
         theirs, ours = (_content(folder) for folder in folders)
         if theirs is None or ours is None:
@@ -125,8 +133,8 @@ class PackedRefs:
             self._base.pop(name, None)
 
     def _plan_reread(self) -> None:
-        if self.again_s is None and self._rereads < len(AGAIN_S):
-            self.again_s = AGAIN_S[self._rereads]
+        if self._again_at is None and self._rereads < len(AGAIN_S):
+            self._again_at = time.monotonic() + AGAIN_S[self._rereads]
             self._rereads += 1
 
     def _replace(self, path: str, before: bytes, content: bytes) -> bool:

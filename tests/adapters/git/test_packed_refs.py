@@ -258,3 +258,21 @@ def test_a_change_inside_is_not_overwritten(linked: Linked, monkeypatch: pytest.
     assert "refs/heads/host" in linked.copy.read_text()
     assert "refs/heads/inside" in linked.copy.read_text()
     assert "inside" in linked.heads
+
+
+def test_git_that_takes_its_time(linked: Linked) -> None:
+    """A ref whose file git removes late is packed on the host then, however often omac has looked before."""
+    packed = PackedRefs(linked.session)
+    packed.settle()
+    linked.git("branch", "slow")
+    linked.inside("refs/heads/slow")
+    for _ in range(100):  # as at events of other folders
+        packed.settle()
+    assert packed.again_s is not None
+    (linked.common / "refs/heads/slow").unlink()
+
+    def is_back() -> bool:
+        packed.settle()
+        return "slow" in linked.heads
+
+    eventually(is_back, 20.0, "the branch")
