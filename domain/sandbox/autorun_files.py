@@ -129,7 +129,7 @@ OBEYED = {
         .adonisrc* .aspect/ .chef/ .dumirc* .fatherrc* .gradle/config.properties .hygen.js .ko.y*
         .pants.bootstrap .projen/ .projenrc* .smug.yml .umirc* .vitepress/config* .vitepress/theme/ .vuepress/
         Containerfile.* Emakefile Gulpfile.* Jamfile* Jamroot* Kbuild Kconfig* MLproject PKGBUILD Rakefile.rb
-        SConstruct.py Saltfile Sconstruct* Setup.lhs Tupfile.lua Tuprules.* _targets.R _templates/ adonisrc.*
+        SConstruct.py Saltfile Sconstruct* Setup.lhs Tupfile.lua Tuprules.* _targets.R adonisrc.*
         antora-playbook.* azure.yaml buf.gen.* build.boot build.config.* build.lua build.yaml codegen.js
         codegen.json codegen.ts codegen.y* config.ld config.ru config/config.exs config/runtime.exs dagger.json
         debian/rules dockerfile flyway.conf flyway.toml gruntfile.* install.conf.yaml invoke.json invoke.py
