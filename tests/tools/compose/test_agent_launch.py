@@ -34,19 +34,22 @@ def test_a_link_put_in_the_way_of_settings_leads_nowhere(tmp_path: Path) -> None
     program_at(project / "claude", "#!/bin/sh\n")
     environment = {"PATH": str(project), "HOME": str(tmp_path)}
     words = ["--settings", "conf/settings.json"]
+
+    def stated() -> str | None:
+        launch = launch_of(
+            ("claude",), words, HARNESS, environment, workdir=str(project), sandbox=SandboxRequest(), sandboxed=False
+        )
+        found: str | None = json.loads(launch.settings or "{}").get("env", {}).get("KEY")
+        return found
+
     swapping = multiprocessing.Process(target=swap, args=(str(project / "conf"), str(project / "link")), daemon=True)
-    swapping.start()
-    seen = set()
-    try:
-        with working_for(Invocation(environment, None, io.StringIO(), io.StringIO())):
-            for _ in range(LAUNCHES):
-                launch = launch_of(
-                    ("claude",), words, HARNESS, environment, workdir=str(project), sandbox=SandboxRequest(),
-                    sandboxed=False,
-                )  # fmt: skip
-                seen |= {json.loads(launch.settings or "{}").get("env", {}).get("KEY")}
-    finally:
-        swapping.kill()
-        swapping.join()
+    with working_for(Invocation(environment, None, io.StringIO(), io.StringIO())):
+        assert stated() == "own"
+        swapping.start()
+        try:
+            seen = {stated() for _ in range(LAUNCHES)}
+            assert swapping.is_alive()
+        finally:
+            swapping.kill()
+            swapping.join()
     assert seen <= {"own", None}
-    assert "own" in seen
