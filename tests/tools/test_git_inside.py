@@ -394,7 +394,7 @@ def test_with_landlock_alone(world: Box, layout: str) -> None:
     assert "run no git there meanwhile" in done.err
     assert git(world, "log", "--format=%s", "topic", cwd=workdir).split() == ["x", "n", "first"]
     assert git(world, "fsck", "--no-progress", cwd=workdir) == ""
-    records = [json.loads(path.read_text()) for path in sorted((world.state / "spool").glob("*.json"))]
+    records = [json.loads(path.read_text()) for path in sorted((world.state / "spool").glob("[0-9]*.json"))]
     assert "landlock, weaker git" in [record["fields"].get("backend") for record in records]
     assert not list((world.home / "base").rglob("*omac*"))
 

@@ -91,7 +91,7 @@ launch.HeldProgram.release = released
 
 def spooled(world: Box) -> list[dict[str, Any]]:
     """Return the records in the spool, in order."""
-    return [json.loads(path.read_text()) for path in sorted((world.state / "spool").glob("*.json"))]
+    return [json.loads(path.read_text()) for path in sorted((world.state / "spool").glob("[0-9]*.json"))]
 
 
 def kinds(world: Box) -> list[str]:
