@@ -78,6 +78,17 @@ class Mark(NamedTuple):
         if position < known[1]:
             raise self.lost(f"ends at position {position}; omac last saw it at {known[1]}, so it is an older copy")
 
+    def find(self) -> bool:
+        """Find the journal's file, and return whether it is there. Raises Refusal (journal-lost): it was there before.
+
+        The mark is read first: another process may make both meanwhile.
+        """
+        known = self.read()
+        if os.path.lexists(self.path):
+            return True
+        self.require_unmarked(known)
+        return False
+
     def require_unmarked(self, known: tuple[str, int] | None) -> None:
         """Raise Refusal (journal-lost) where a journal was and now there is none; `known` as of `require`."""
         if known is not None and known[1]:

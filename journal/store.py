@@ -52,9 +52,8 @@ def open_for_writing(
     are missing are left to the caller.
     Raises Refusal: journal-read-only, journal-newer, journal-damaged, journal-unavailable, state-unusable.
     """
-    known = mark.read() if mark is not None else None
-    if mark is not None and not os.path.lexists(path):
-        mark.require_unmarked(known)
+    if mark is not None:
+        mark.find()
     _create_file(path)
     _inspect(path, mark, lenient)
     try:

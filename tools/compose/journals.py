@@ -123,12 +123,9 @@ def take_in(environment: Mapping[str, str]) -> None:
 def read_if_any(state: StateDir, path: str) -> Iterator[ReadJournal | None]:
     """Yield the journal at `path`, to read only; None where there never was one. Raises Refusal."""
     mark, journal = mark_of(state, path), None
-    known = mark.read()
-    if os.path.lexists(path):
+    if mark.find():
         with suppress(JournalInCreation):
             journal = ReadJournal(path, mark, keys_of(state, path))
-    else:
-        mark.require_unmarked(known)
     with nullcontext() if journal is None else closing(journal):
         yield journal
 
@@ -137,10 +134,7 @@ def path_in_use(state: StateDir, environment: Mapping[str, str], flag: str | Non
     """Return the path of the journal that a command means. Raises Refusal (journal-lost) where it is missing, and was
     there before."""
     path = state.journal_in_use(environment, flag)
-    mark = mark_of(state, path)
-    known = mark.read()
-    if not os.path.lexists(path):
-        mark.require_unmarked(known)
+    mark_of(state, path).find()
     return path
 
 
