@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from omac.domain.kernel.ids import HostId
 from omac.projections.status import RunStatus, SandboxStatus, SidecarStatus, Status
 
 IsLivingRun = Callable[[RunStatus], bool]
@@ -17,7 +18,7 @@ IsLivingLaunch = Callable[[str, int, int, str], bool]  # its name, and these of 
 
 
 class Gone(NamedTuple):
-    """The runs, sidecars and sandboxes that ended without a record."""
+    """The runs, sidecars and sandboxes of one host that ended without a record."""
 
     runs: tuple[RunStatus, ...]
     sidecars: tuple[SidecarStatus, ...]
@@ -28,9 +29,14 @@ NOTHING_GONE = Gone((), (), ())
 
 
 def living(
-    status: Status, is_living_run: IsLivingRun, is_living: IsLivingProcess, is_living_launch: IsLivingLaunch
+    status: Status,
+    is_living_run: IsLivingRun,
+    is_living: IsLivingProcess,
+    is_living_launch: IsLivingLaunch,
+    host: HostId | None = None,
 ) -> tuple[Status, Gone]:
-    """Return the status of what lives, and what is gone.
+    """Return the status of what lives, and what is gone, of `host` alone: None for all. No other host's processes can
+    be asked for here, so it alone records their ends.
 
     A directory lives as long as its run does; a skill that all projects share is ready while its sidecar lives. Of a
     run that lives in another pid namespace no process can be seen: its sidecars live as long as it does.
@@ -44,6 +50,9 @@ def living(
             return sidecar.run in alive
         return is_living(sidecar.pid, sidecar.start_ticks, sidecar.boot_id)
 
+    def is_own(entry: RunStatus | SidecarStatus | SandboxStatus) -> bool:
+        return host in (None, entry.host)
+
     sidecars = tuple(sidecar for sidecar in status.sidecars if lives(sidecar))
     sandboxes = tuple(
         sandbox
@@ -53,9 +62,9 @@ def living(
     answering = {sidecar.skill for sidecar in sidecars if not sidecar.dir}
     shared = tuple(skill for skill in status.shared if alive and (skill.state != "ready" or skill.name in answering))
     gone = Gone(
-        tuple(run for run in status.runs if run not in runs),
-        tuple(sidecar for sidecar in status.sidecars if sidecar not in sidecars),
-        tuple(sandbox for sandbox in status.sandboxes if sandbox not in sandboxes),
+        tuple(run for run in status.runs if is_own(run) and run not in runs),
+        tuple(sidecar for sidecar in status.sidecars if is_own(sidecar) and sidecar not in sidecars),
+        tuple(sandbox for sandbox in status.sandboxes if is_own(sandbox) and sandbox not in sandboxes),
     )
     directories = tuple(directory for directory in status.directories if directory.run in alive)
     shown = msgspec.structs.replace(

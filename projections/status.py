@@ -73,6 +73,7 @@ class SidecarStatus(msgspec.Struct, frozen=True):
     run: str = ""
     start_ticks: int = 0
     boot_id: str = ""
+    host: str = ""
 
 
 class SandboxStatus(msgspec.Struct, frozen=True):
@@ -93,6 +94,7 @@ class SandboxStatus(msgspec.Struct, frozen=True):
     launcher_pid: int = 0
     start_ticks: int = 0
     boot_id: str = ""
+    host: str = ""
 
 
 class RegistrationStatus(msgspec.Struct, frozen=True):
@@ -137,6 +139,7 @@ class RunStatus(msgspec.Struct, frozen=True):
     agent: str = ""
     audit: str = "strict"
     sandbox: str = ""
+    host: str = ""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -285,7 +288,7 @@ def _runs(system: System) -> list[RunStatus]:
                     ids.key_of(stream).name, run.harness, run.version, run.pid, run.roots, run.command,
                     run.start_ticks, run.boot_id, bool(run.policy.get("bridge_compat")),
                     str(run.policy.get("agent", "")), str(run.policy.get("audit", "strict")),
-                    str(run.policy.get("sandbox", "")),
+                    str(run.policy.get("sandbox", "")), ids.key_of(stream).host,
                 )
             )  # fmt: skip
     return runs
@@ -316,7 +319,7 @@ def _sidecars(system: System) -> list[SidecarStatus]:
             rows.append(
                 SidecarStatus(
                     spec.workdir, spec.skill, sidecar.status, pid, port, log, sidecar.failures, sidecar.detail,
-                    entry.run, birth.start_ticks if birth else 0, birth.boot_id if birth else "",
+                    entry.run, birth.start_ticks if birth else 0, birth.boot_id if birth else "", key.host,
                 )
             )  # fmt: skip
     return sorted(rows, key=lambda row: (row.dir, row.skill))
@@ -332,7 +335,7 @@ def _sandboxes(system: System) -> list[SandboxStatus]:
                 SandboxStatus(
                     ids.key_of(stream).name, launch.workdir, launch.harness, launch.backend, launch.network,
                     sandbox.status, sandbox.pid, launch.argv, launch.run, launch.pid, launch.start_ticks,
-                    launch.boot_id,
+                    launch.boot_id, ids.key_of(stream).host,
                 )
             )  # fmt: skip
     return sorted(rows, key=lambda row: (row.dir, row.launch))

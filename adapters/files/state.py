@@ -81,6 +81,14 @@ class StateDir:
             raise Refusal("state-unusable", message, fix=["omac doctor --fix  # writes the one that the journal has"])
         return HostId(name)
 
+    def known_host(self) -> HostId | None:
+        """Return the id of this host, None where its file has none; it makes neither."""
+        try:
+            has_file = os.path.lexists(os.path.join(self.path, "host-id"))
+            return self.host_id(refuse_to_mint) if has_file else None
+        except (FileNotFoundError, Refusal):
+            return None
+
     def has_lost_host_id(self) -> bool:
         """Return whether the id of this host is gone, while a journal was written by it: that has a mark."""
         path = os.path.join(self.path, "host-id")
@@ -357,6 +365,11 @@ class StateDir:
             at = nearest_existing(error.filename if is_named else self.path)
             fix = [write_command(error, at), elsewhere_command(error)]
             raise Refusal("state-unusable", message, fix=fix) from error
+
+
+def refuse_to_mint() -> str:
+    """Raise FileNotFoundError: for who only reads what another minted."""
+    raise FileNotFoundError
 
 
 def _begun(run: str) -> float:

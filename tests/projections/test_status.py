@@ -68,6 +68,7 @@ def test_sidecars_are_shown_with_what_is_known_of_them(shop: Any) -> None:
     assert ready == {
         "dir": "/w/shop", "skill": "ready", "state": "healthy", "pid": 101, "port": 40_001, "log": "/log/ready",
         "failures": 0, "detail": "", "run": "run1", "start_ticks": 7, "boot_id": "boot",
+        "host": "host1",
     }  # fmt: skip
     assert (fell["skill"], fell["state"], fell["pid"], fell["failures"], fell["detail"]) == (
         "fell", "backoff", None, 1, "it fell over",
@@ -102,7 +103,7 @@ def test_runs_that_ended_are_not_shown(history: Any, host: HostId) -> None:
         {
             "run": "r2", "harness": "opencode", "version": "1.0", "pid": 42, "roots": ["/w"], "command": "serve",
             "start_ticks": 7, "boot_id": "boot", "bridge_compat": False, "agent": "",
-            "audit": "strict", "sandbox": "",
+            "audit": "strict", "sandbox": "", "host": host,
         }
     ]  # fmt: skip
 
@@ -118,7 +119,7 @@ def test_sandboxes_that_run_are_shown(history: Any, host: HostId) -> None:
     history.append(ids.sandbox_stream(host, LaunchId("cc")), Launched(8), LaunchExited(0))
     history.append(ids.sandbox_stream(host, LaunchId("dd")), Denied("/w/shop", "claude", (), "path-changed", "no"))
     how: dict[str, object] = {"harness": "claude", "backend": "bubblewrap", "network": "host", "argv": ["npm", "test"]}
-    how |= {"run": "", "launcher_pid": 1, "start_ticks": 2, "boot_id": "b"}
+    how |= {"run": "", "launcher_pid": 1, "start_ticks": 2, "boot_id": "b", "host": host}
     assert status(history)["sandboxes"] == [
         {"launch": "bb", "dir": "/w/mail", "state": "requested", "pid": None, **how},
         {"launch": "aa", "dir": "/w/shop", "state": "launched", "pid": 7, **how},

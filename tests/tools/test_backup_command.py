@@ -15,6 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from contract.launches import Program
 from contract.media import needs_bubblewrap, read_only
 from killed_restore import Killed
 from polling import eventually
@@ -261,6 +262,17 @@ def test_on_another_host(omac: Omac, tmp_path: Path) -> None:
     assert (done.status, note in " ".join(done.out.split())) == (0, True), done
     assert "nothing is approved" in omac.run("approvals", extra=elsewhere).err
     assert "another host" not in omac.ok("journal", "restore", str(copy), "--yes")
+
+
+def test_what_lived_on_another_host(omac: Omac, tmp_path: Path) -> None:
+    """The status shows people nothing of a run of the backup's host, whose end no other host can record."""
+    Program(omac.state / "spool").launch("aa", "launch-requested", "launched")
+    assert "sandbox aa in /w/shop: ended without a record" in omac.ok("status")
+    copy, elsewhere = tmp_path / "copy.db", {"OMAC_STATE_DIR": str(tmp_path / "elsewhere")}
+    omac.ok("journal", "backup", str(copy))
+    assert omac.run("journal", "restore", str(copy), extra=elsewhere).status == 0
+    assert "ended without a record" not in omac.run("status", extra=elsewhere).out
+    assert json.loads(omac.run("status", "--json", extra=elsewhere).out)["sandboxes"][0]["launch"] == "aa"
 
 
 def test_no_backup_to_restore(omac: Omac, tmp_path: Path) -> None:

@@ -106,7 +106,8 @@ def _recorded(journal_path: str | None, environment: Mapping[str, str]) -> tuple
 
 def _living(status: Status, environment: Mapping[str, str]) -> tuple[Status, Gone]:
     state = StateDir.of(environment)
-    return living(status, partial(is_living_run, state), is_living, partial(is_living_launch, state))
+    is_run, is_launch = partial(is_living_run, state), partial(is_living_launch, state)
+    return living(status, is_run, is_living, is_launch, state.known_host())
 
 
 def _wanted(status: Status, environment: Mapping[str, str]) -> Status:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from omac.adapters.caches.size import measured
 from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
-from omac.adapters.files.state import StateDir
+from omac.adapters.files.state import StateDir, refuse_to_mint
 from omac.adapters.files.upkeep import flaws_of, repair
 from omac.adapters.git.quarantine import FOLDER as SET_ASIDE
 from omac.adapters.settings.files import read_user, user_path
@@ -68,7 +68,7 @@ class OwnFiles:
     def _read_vault(self, system: System | None) -> None:
         """Set `unreadable` for a vault that is damaged, or missing while secrets of this host are recorded as kept in
         it: a journal can have those of others."""
-        vault, host = Vault(os.path.join(self.state.path, state_paths.VAULT)), self._known_host()
+        vault, host = Vault(os.path.join(self.state.path, state_paths.VAULT)), self.state.known_host()
         entries = system.credentials.entries.items() if system else ()
         kept = (entry.state.secrets for stream, entry in entries if host in (None, key_of(stream).host))
         try:
@@ -76,14 +76,6 @@ class OwnFiles:
                 vault.has_passphrase()
         except Refusal as refusal:
             self.unreadable["vault"] = refusal
-
-    def _known_host(self) -> HostId | None:
-        """Return the id of this host, None where its file has none; it makes neither."""
-        try:
-            has_file = os.path.lexists(os.path.join(self.state.path, "host-id"))
-            return self.state.host_id(_refuse_to_mint) if has_file else None
-        except (FileNotFoundError, Refusal):
-            return None
 
     def flaws(self) -> tuple[Flaw, ...]:
         """Return what is wrong."""
@@ -104,7 +96,7 @@ class OwnFiles:
             path = os.path.join(self.state.path, name)
             try:
                 if os.path.lexists(path):
-                    read(_refuse_to_mint)
+                    read(refuse_to_mint)
             except FileNotFoundError:
                 pass  # it is gone meanwhile
             except Refusal:
@@ -123,10 +115,6 @@ class OwnFiles:
     def repair(self, flaw: Flaw) -> bool:
         """Mend a flaw; whether that was done. Raises OSError."""
         return repair(self.state, flaw, self._unended)
-
-
-def _refuse_to_mint() -> str:
-    raise FileNotFoundError
 
 
 def _unended(system: System | None) -> list[RunId]:

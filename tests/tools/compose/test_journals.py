@@ -75,7 +75,7 @@ def test_what_runs_is_in_the_status(omac: Omac, program: Program) -> None:
     assert json.loads(status)["sandboxes"] == [
         {"launch": "aa", "dir": "/w/shop", "harness": "claude", "backend": "bubblewrap", "network": "host",
          "state": "launched", "pid": 43, "argv": ["npm", "test"], "run": "", "launcher_pid": 42, "start_ticks": 7,
-         "boot_id": "boot"}
+         "boot_id": "boot", "host": (omac.state / "host-id").read_text()}
     ]  # fmt: skip
     assert omac.ok("replay", "--at", "2", "--json") == status
     assert json.loads(omac.ok("replay", "--at", "0", "--json"))["sandboxes"] == []
