@@ -225,6 +225,23 @@ def test_one_name_in_several_places(omac: Omac, shop: Path) -> None:
     assert source.is_dir()
 
 
+@pytest.mark.parametrize("command", [["revoke"], ["deregister", "--yes", "--purge-secrets"]])
+def test_one_folder_below_two_base_folders(omac: Omac, shop: Path, command: list[str]) -> None:
+    """A folder that was approved in two base folders is one skill: a command ends both registrations or approvals."""
+    base, other = shop / ".agents" / "skills", shop / ".claude" / "skills"
+    other.parent.mkdir()
+    base.rename(other)
+    assert alone(omac, "register", "slack", "--workdir", str(shop), extra=GIVEN).status == 0
+    base.symlink_to(other)
+    assert alone(omac, "register", "slack", "--workdir", str(shop), extra=GIVEN).status == 0
+    before = registry(omac)
+    assert [row["source"] for row in before].count(str(other / "slack")) == 2, before
+    done = omac.run(*command, "slack", cwd=shop)
+    assert done.status == 0, done
+    assert not any(row["approved"] for row in registry(omac) if row["source"] == str(other / "slack"))
+    assert omac.run(*command, "slack", cwd=shop).status == (0 if command == ["revoke"] else 4)
+
+
 @pytest.mark.full
 def test_a_server_that_runs_stops_it(omac: Omac, shop: Path) -> None:
     """A server stops a skill that is deregistered."""

@@ -141,15 +141,15 @@ def _resolve_targets(request: DeregisterRequest, registry: Registry, environment
         return _gone(request, registry, names)
     targets = []
     for name in names:
-        registered = registry.one(request.where, name, COMMAND, request.words())
-        if registered is not None and registered.status.scope == ids.GLOBAL and not request.where.shared:
-            words = [COMMAND, quoted(name), registry.place(registered).flags, request.words()]
+        matches = registry.named(request.where, name, COMMAND, request.words())
+        if matches and matches[0].status.scope == ids.GLOBAL and not request.where.shared:
+            words = [COMMAND, quoted(name), registry.place(matches[0]).flags, request.words()]
             message = f"{name} is not registered in {directory_of(request.where)}; a global skill of that name is"
             raise Refusal("skill-ambiguous", message, fix=[" ".join(word for word in words if word)], skill=name)
-        target = _target(registry, registered) if registered else _only_values(request, registry, name)
-        if target is None:
+        only_values = None if matches else _only_values(request, registry, name)
+        if not matches and only_values is None:
             raise _unregistered(request, registry, name, environment)
-        targets.append(target)
+        targets += [only_values] if only_values else [_target(registry, registered) for registered in matches]
     return targets
 
 

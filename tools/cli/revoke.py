@@ -38,9 +38,8 @@ def run(request: RevokeRequest, environment: Mapping[str, str]) -> int:
         registered for registered in by_repository(request.skill, request.where, registry) if registered.state.approved
     ]
     if not request.where.repository:
-        own = registry.one(request.where, request.skill, "omac revoke")
-        if own is not None and (own.state.approved or not targets):
-            targets = [own, *targets]
+        own = registry.named(request.where, request.skill, "omac revoke")
+        targets = [registered for registered in own if registered.state.approved] + targets or own[:1]
     if not targets:
         message = f"no skill {request.skill!r} is registered {place_of(request.where)}"
         raise Refusal("skill-not-found", message, fix=["omac approvals"], skill=request.skill)

@@ -203,17 +203,18 @@ class Registry:
         others = [base for base in self._bases[status.scope, status.skill] if base != status.harness]
         return SkillScope(status.dir, harness_of(status.harness, others))
 
-    def one(self, where: Where, name: str, command: str, words: str = "") -> RegisteredSkill | None:
-        """The registration that a name means; None if there is none. Raises Refusal (skill-ambiguous)."""
+    def named(self, where: Where, name: str, command: str, words: str = "") -> list[RegisteredSkill]:
+        """Return the registrations of the one skill that a name means: a folder that agents see in several base folders
+        has one for each. Raises Refusal (skill-ambiguous)."""
         matches = [registered for registered in self.within(where) if registered.status.skill == name]
         if where.harness and len({registered.status.scope for registered in matches}) == 1:
             bases = harness_named(where.harness).bases
             matches = [min(matches, key=lambda registered: bases.index(registered.status.harness))]
-        if len(matches) > 1:
+        if len({(registered.status.scope, registered.status.source) for registered in matches}) > 1:
             raise ambiguous(
                 name, [(self.place(registered), registered.status.source) for registered in matches], command, words
             )
-        return matches[0] if matches else None
+        return matches
 
     def _of_host(self) -> list[RegisteredSkill]:
         skills = []
