@@ -3,6 +3,7 @@
 A fold of its own, bounded by what has not ended.
 """
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
@@ -10,10 +11,13 @@ from typing import Literal, NamedTuple
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.redaction import ERASED
+from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import named
 from omac.domain.sandbox.launch import Denied, LaunchExited, LaunchRequested
 
 POLICY_SHOWN = 12  # digits of a policy's digest
+HEAD_SHOWN, TAIL_SHOWN = 100, 200  # characters of a command
+HOW = re.compile(r"; (for \S+, )?by \S+, network ")  # its first occurrence: findings come later, and agents name them
 
 
 class LaunchRow(NamedTuple):
@@ -75,6 +79,15 @@ class Launches:
     def open(self) -> Iterator[LaunchRow]:
         """Yield the launches that have not ended, in the order they were launched."""
         yield from self._open.values()
+
+
+def short_detail(detail: str) -> str:
+    """Return the detail of a launch with the middle of a long command left out: there omac puts its own options."""
+    how = HOW.search(detail)
+    left = (how.start() if how else 0) - HEAD_SHOWN - TAIL_SHOWN
+    if left <= 0:
+        return detail
+    return f"{detail[:HEAD_SHOWN]}[{counted(left, 'character')}]{detail[HEAD_SHOWN + left :]}"
 
 
 def _begun(recorded: Recorded, workdir: str, detail: str) -> LaunchRow:

@@ -15,6 +15,7 @@ from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import named, printable
 from omac.domain.skills.registration import shown_hash
 from omac.domain.skills.repository import is_repository
+from omac.projections.evidence.launches import short_detail
 from omac.projections.living import NOTHING_GONE, Gone
 from omac.projections.status import DirectoryStatus, RunStatus, Status, about_stream
 from omac.projections.system import System
@@ -164,7 +165,8 @@ def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> Non
             summary = f"{row['skill'] or '?'}{path}{where or ' in no directory'}{session}{reason}{times}"
         else:
             skill = f" {row['skill']}" if row["skill"] else ""
-            summary = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}: {row['detail']}"
+            detail = short_detail(row["detail"]) if row["kind"] == "sandbox" else row["detail"]
+            summary = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}: {detail}"
         if is_narrow and row["method"]:
             summary = f"{row['method']} {summary}"
         values = (row["position"], wall_clock_of(row["at"]), row["outcome"], status, row["bytes"], duration)

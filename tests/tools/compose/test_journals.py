@@ -56,6 +56,21 @@ def test_the_audit_tells_of_launches_and_denials(omac: Omac, program: Program) -
     assert "sandbox in /w/shop by person (git-unsafe): npm; no" in text
 
 
+def test_a_long_command_is_cut_for_people_alone(omac: Omac, program: Program) -> None:
+    """The table leaves out the middle of a launch's long command, and nothing of what omac found; JSON has it all."""
+    finding = "/w/shop/" + "; by x, network y, policy z" * 20
+    program.launch("aa", *WHOLE[:2], argv=["codex", *["-c", "x" * 100] * 9, "exec", "hello"])
+    program.put("sandbox.exited", {"status": 0, "findings": [finding], "lost": ""}, "aa", 3)
+    (row,) = rows(omac, "--kind", "sandbox")
+    assert "x" * 100 + " exec hello; for claude" in row["detail"]
+    text = omac.ok("audit", "--kind", "sandbox")
+    assert ": codex -c xx" in text
+    assert "x exec hello; for claude, by bubblewrap, network host, policy abab" in text
+    assert f"found: {finding}" in text
+    assert len(text) < len(row["detail"])
+    assert "[652 characters]" in text
+
+
 @pytest.mark.parametrize(
     "command", [("status", "--json"), ("replay", "--at", "1", "--json"), ("journal", "stats", "--json"), ("audit",)]
 )
