@@ -354,6 +354,7 @@ def test_a_sidecar_that_hangs_is_restarted_on_request(house: Omac, server: Servi
         os.kill(pid, signal.SIGSTOP)
     house.ok("reload", str(project))
     assert pids() == before
+    assert "  try: omac reload --restart echo  # the skill of that name" in house.run("reload", "echo", cwd=project).err
     refused = house.run("reload", str(project), "--restart", "nope", "--restart", "echo")
     answer = server.call("reload", {"dir": str(project), "restart": "echo"})
     assert (answer.status, answer.json()["error"]) == (400, "'restart' must be an array of strings")

@@ -38,6 +38,9 @@ def run(
     except UnicodeEncodeError:
         raise Refusal("bad-request", f"{path!r} is not a UTF-8 path; rename the directory") from None
     runs = online_in(path, environment) if action == "reload" else []
+    if action == "reload" and directory and os.sep not in directory and not runs and not os.path.isdir(path):
+        meant = f"omac reload --restart {quoted(directory)}  # the skill of that name"
+        raise Refusal("directory-missing", f"{path} is not a directory", fix=[meant, look_at(path)])
     document = {"dir": path} | ({"restart": restart} if restart else {})
     requests = [(run, "POST", f"/__omac__/{action}", document) for run in runs or [server_socket(environment)] if run]
     with explaining_directory(path, environment, action):
