@@ -15,6 +15,7 @@ OF_OTHERS = frozenset(("node_modules", "site-packages", "dist-packages", "__pyca
 OF_JUPYTER = "/share/jupyter/labextensions"  # where pip installs extensions, each with its package.json
 
 NOBODY = ""
+ANY_CASE = ("justfile", ".justfile", "gruntfile.", "gulpfile.")  # just, grunt and gulp look for these in any case
 GIVEN_ALL = "a command that is given *"  # as `tar cf x *`: it takes such names for options; some run things
 _AGENTS = """
     .adal/ .agent/ .agents/ .aider-desk/ .aider.conf.yaml .aider.conf.yml .amazonq/ .amp/ .augment/ .autohand/ .bob/
@@ -102,7 +103,7 @@ OBEYED = {
         *.bzl *.cmake *.csproj *.fsproj *.gradle *.gradle.kts *.mk *.pri *.props *.sbt *.targets *.tf *.tofu *.vbproj
         *.vcxproj .air.toml .bazelrc .bazeliskrc .goreleaser.* .jvmopts .latexmkrc .mvn/ .sbtopts BUCK BUILD BUILD.bazel
         CMakeLists.txt CMakePresets.json CMakeUserPresets.json Capfile Containerfile Dangerfile Directory.Build.*
-        Dockerfile Dockerfile.* Earthfile GNUmakefile Gruntfile.* Guardfile Justfile MODULE.bazel Makefile Makefile.*
+        Dockerfile Dockerfile.* Earthfile GNUmakefile Guardfile MODULE.bazel Makefile Makefile.*
         Procfile Rakefile SConstruct SConscript Setup.hs Snakefile Taskfile.* Thorfile Tiltfile Trunk.toml Vagrantfile
         WORKSPACE WORKSPACE.bazel angular.json ansible.cfg autogen.sh build.cake build.mill build.sc build.xml
         cdk.json compose.yaml compose.yml compose.*.yaml compose.*.yml configure configure.ac
@@ -128,7 +129,7 @@ OBEYED = {
         *.Dockerfile *.dockerfile *.jam *.ninja *.nim.cfg *.nims *.prisma *.proj *.rake *.tf.json *.tofu.json
         .adonisrc* .aspect/ .chef/ .dumirc* .fatherrc* .gradle/config.properties .hygen.js .ko.y*
         .pants.bootstrap .projen/ .projenrc* .smug.yml .umirc* .vitepress/config* .vitepress/theme/ .vuepress/
-        Containerfile.* Emakefile Gulpfile.* Jamfile* Jamroot* Kbuild Kconfig* MLproject PKGBUILD Rakefile.rb
+        Containerfile.* Emakefile Jamfile* Jamroot* Kbuild Kconfig* MLproject PKGBUILD Rakefile.rb
         SConstruct.py Saltfile Sconstruct* Setup.lhs Tupfile.lua Tuprules.* _targets.R adonisrc.*
         antora-playbook.* azure.yaml buf.gen.* build.boot build.config.* build.lua build.yaml codegen.js
         codegen.json codegen.ts codegen.y* config.ld config.ru config/config.exs config/runtime.exs dagger.json
@@ -211,6 +212,8 @@ class _Table:
 
     def of_name(self, name: str) -> str | None:
         """Return who obeys a file of this name in any folder; empty: nobody, whatever the folder."""
+        if name.lower().startswith(ANY_CASE):
+            name = name.lower()
         who = self.names.get(name)
         return who if who is not None else self._by_part(name)
 

@@ -61,7 +61,7 @@ KNOWN = {
         gradle/gradle-daemon-jvm.properties book.toml
         docs/conf.py _quarto.yml local.properties
         Gulpfile.js lib/tasks/x.rake rakefile site_scons/site_init.py main.tf.json x.proj docs/.vitepress/config.ts
-        x.nims build.ninja debian/rules tsconfig.json openocd.cfg
+        x.nims build.ninja debian/rules tsconfig.json openocd.cfg JUSTFILE .JustFile gRuntfile.coffee GulpFile.js
     """,
     "a linter or a test runner": """
         .eslintrc.js .eslintrc conftest.py tox.ini vite.config.mts .prettierrc.js .pylintrc pytest.toml .oxlintrc.json
