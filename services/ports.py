@@ -38,6 +38,9 @@ class SidecarProcess(Protocol):
     def listens(self) -> bool:
         """Return whether the sidecar, and no other process, still listens on its port, or will again."""
 
+    def is_kept_from_writing(self) -> bool:
+        """Return whether its output ends with the complaint that a file system, as that of its copy, is read-only."""
+
     async def wait(self) -> Exit:
         """Return when it has ended; any number of tasks may wait, and cancelling a wait leaves it running."""
 

@@ -17,6 +17,7 @@ BOUND_BYTES = 64 * 1024 * 1024  # on the disk, while its sidecar runs
 KEPT_BYTES = 16 * 1024 * 1024
 BLOCK_BYTES = 512  # that st_blocks counts (stat(2))
 HOLE_STEP = 1024 * 1024  # a multiple of each file system's block: only whole ones are freed
+COMPLAINT_BYTES = 2_000  # a trace of Python's or Node's
 LOGS_MAX = 1_000  # in one folder: a server meets any number of directories
 _FALLOCATE = {"x86_64": 285, "aarch64": 47}
 _PUNCH_HOLE = 0x1 | 0x2  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
@@ -85,6 +86,15 @@ def tail(log: int, size_max: int = 300) -> str:
     """The end of what an already open file holds, as one line of text, for a message to a person."""
     size = os.fstat(log).st_size
     return " ".join(os.pread(log, size_max, max(0, size - size_max)).decode("utf-8", "replace").split())
+
+
+def complains_of_read_only(log: str) -> bool:
+    """Return whether what its last start printed in the end names a read-only file system (EROFS)."""
+    try:
+        with Descriptor(os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)) as opened:
+            return "read-only file system" in tail(opened, COMPLAINT_BYTES).rpartition("[omac] sidecar")[2].lower()
+    except OSError:
+        return False
 
 
 def _open_at(folder: int, name: str) -> int:

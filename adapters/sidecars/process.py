@@ -22,6 +22,7 @@ from omac.adapters.linux import process
 from omac.adapters.linux.listeners import accepted_by, answering, connected
 from omac.adapters.linux.process import Stat
 from omac.adapters.sidecars import health as health_check
+from omac.adapters.sidecars import logfile
 from omac.adapters.sidecars.ports import ReservedPort
 from omac.domain.sidecars.sidecar import Birth, Exit
 from omac.domain.skills.meta import Health
@@ -74,6 +75,10 @@ class LinuxSidecarProcess(SidecarProcess):
         reachable = {listener.inode for listener in answering(self._birth.port)}
         sockets = process.socket_inodes(self._pids())
         return reachable <= sockets if reachable else not sockets.isdisjoint(connected(self._birth.port))
+
+    def is_kept_from_writing(self) -> bool:
+        """Return whether the output of this start ends with the complaint that a file system is read-only."""
+        return logfile.complains_of_read_only(self._birth.log)
 
     def is_reached(self, connection: socket.socket) -> bool:
         """Return whether a connection that was just made to its port came to the sidecar: it is listening there still,

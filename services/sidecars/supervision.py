@@ -35,6 +35,7 @@ STOP_GRACE_MS = 5_000
 KILLED_S = 5.0  # for a sidecar that was killed to be gone
 WATCH_S = 5.0  # between two looks whether a healthy sidecar still listens
 DOUBT_S = 0.5
+KEPT = "it wants to write where it must not, as in its approved copy"
 RETRY_S = 0.5  # between two tries to record a fact while the journal is away
 
 _log = logging.getLogger("omac.supervision")
@@ -234,9 +235,10 @@ class Supervision:
 
     async def _report_exit(self, stream: StreamId, ended: Exit, started_at: float, detail: str = "") -> None:
         uptime_ms = round((trio.current_time() - started_at) * 1000)
-        birth = self._state(stream).birth
+        birth, running = self._state(stream).birth, self._running.get(stream)
+        cause = f": {KEPT}" if running and running.process.is_kept_from_writing() else ""
         log = f"; its output is in {birth.log}" if birth else ""
-        detail = (detail or _describe(ended, uptime_ms)) + log
+        detail = (detail or _describe(ended, uptime_ms)) + cause + log
         await self._report(stream, sidecar.ReportExit(ended, uptime_ms, detail, self._policy))
 
     async def _report(self, stream: StreamId, command: sidecar.Command) -> None:

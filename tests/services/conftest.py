@@ -104,6 +104,9 @@ class ScriptedProcess:
     def listens(self) -> bool:
         return self.skill not in self._host.deaf
 
+    def is_kept_from_writing(self) -> bool:
+        return False
+
     async def wait(self) -> Exit:
         await self._ended.wait()
         return self._exit

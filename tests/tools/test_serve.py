@@ -339,6 +339,18 @@ def test_calls_that_cannot_be_encrypted_get_an_answer(omac: Omac, tmp_path: Path
 
 
 @pytest.mark.full
+def test_a_sidecar_that_writes_in_its_copy(house: Omac, server: Serving) -> None:
+    """The problem of a sidecar that writes beside its code, as `uv run` does, names the cause; no other one's does."""
+    project = house.project("writes")
+    meta = BRITTLE_META.replace("test -e", "grep -q free SKILL.md || mkdir .venv && test -e")
+    house.skill(project, "brittle", meta, BRITTLE)
+    house.approve(project, "brittle")
+    cause = "it wants to write where it must not, as in its approved copy"
+    skill = server.skill(project, "brittle")
+    assert f": {cause}; its output is in " in skill["detail"], skill
+
+
+@pytest.mark.full
 def test_a_sidecar_that_hangs_is_restarted_on_request(house: Omac, server: Serving) -> None:
     """A reload leaves a sidecar whose skill did not change, also one that hangs; with --restart it is replaced, at the
     same address, and no other is."""
