@@ -81,6 +81,7 @@ UNIX, INET, INET6, NETLINK = 1, 2, 10, 16  # AF_*
 STREAM, DGRAM, SEQPACKET = 1, 2, 5  # SOCK_*; flags are above the low four bits
 PROTOCOLS = (0, 1, 6, 17, 58)  # any, ICMP, TCP, UDP, ICMPv6. MPTCP, SCTP and SMC connect and bind past Landlock
 TERMINAL = (0x5412, 0x541C, 0x541D, 0x5423)  # TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD: input in another's name
+CONSOLE, OF_GROUP = (0x4B00, 0x5600), 0xFFFFFF00  # ioctl_console(2): keyboard, font, consoles
 LEASES = (1024, 1040)  # F_SETLEASE, F_SETDELEG: a program outside that opens or renames the file waits for 45 s
 NAMESPACES = 0x7E020000  # CLONE_NEWNS, -CGROUP, -UTS, -IPC, -USER, -PID, -NET
 NEWTIME = 0x80  # CLONE_NEWTIME; in `clone` these bits are the signal at exit
@@ -150,6 +151,7 @@ def _checked(
         *_refuse(ERRNO | EPERM, (AMONG, 0, WHOLE, (INET, INET6)), (NOT_AMONG, 1, 0xF, (STREAM, DGRAM))),
         *_refuse(ERRNO | EPROTONOSUPPORT, (AMONG, 0, WHOLE, (INET, INET6)), (NOT_AMONG, 2, WHOLE, PROTOCOLS)),
     )
+    terminal = _refuse(ERRNO | EPERM, (AMONG, 1, WHOLE, TERMINAL))
     options = (AMONG, 2, WHOLE, (TCP_FASTOPEN_CONNECT, TCP_ULP))
     calls = [
         (("openat", 257, 56), _refuse(ERRNO | EPERM, (ANY_BIT, 2, CREATES, ()), (ANY_BIT, 3, set_id, ()))),
@@ -164,7 +166,7 @@ def _checked(
         (("clone", 56, 220), _refuse(ERRNO | EPERM, (ANY_BIT, 0, NAMESPACES, ()))),
         (("unshare", 272, 97), _refuse(ERRNO | EPERM, (ANY_BIT, 0, NAMESPACES | NEWTIME, ()))),
         (("fcntl", 72, 25), _refuse(ERRNO | EPERM, (AMONG, 1, WHOLE, LEASES))),
-        (("ioctl", 16, 29), _refuse(ERRNO | EPERM, (AMONG, 1, WHOLE, TERMINAL))),
+        (("ioctl", 16, 29), terminal + _refuse(ERRNO | EPERM, (AMONG, 1, OF_GROUP, CONSOLE))),
         (("sendto", 44, 206), _refuse(ERRNO | EOPNOTSUPP, (ANY_BIT, 3, FASTOPEN, ()))),
         (("sendmsg", 46, 211), _refuse(ERRNO | EOPNOTSUPP, (ANY_BIT, 2, FASTOPEN, ()))),
         (("sendmmsg", 307, 269), _refuse(ERRNO | EOPNOTSUPP, (ANY_BIT, 3, FASTOPEN, ()))),

@@ -185,6 +185,8 @@ BY_ARGUMENTS: list[tuple[str, tuple[int, ...], str | int]] = [
     ("unshare", (0x400 | 0x40000,), ALLOW),
     *(("ioctl", (0, code), EPERM) for code in (0x5412, 0x541C, 0x541D, 0x5423)),
     *(("ioctl", (0, GARBAGE | code), EPERM) for code in (0x5412, 0x541C)),
+    *(("ioctl", (0, code), EPERM) for code in (*range(0x4B00, 0x4C00), *range(0x5600, 0x5700), GARBAGE | 0x4B45)),
+    *(("ioctl", (0, code), ALLOW) for code in (0x4AFF, 0x4C00, 0x55FF, 0x5700, 0xC0685600)),
     *(("ioctl", (0, code), ALLOW) for code in (0x5401, 0x540E, 0x5410, 0x5413, 0x5414, 0x541B, 0x40049409)),
     *(("fcntl", (3, command, 1), EPERM) for command in (1024, 1040, GARBAGE | 1024)),
     *(("fcntl", (3, command, 1), ALLOW) for command in (0, 1, 2, 3, 4, 6, 7, 37, 38, 1025, 1026, 1030, 1031, 1033)),
