@@ -28,7 +28,7 @@ SET_ASIDE, RESTORE, REPORT = "set aside", "restore", "report"
 TEXT_BYTES_MAX = 1 << 20
 TODO_BYTES_MAX = 4 << 20
 INDEX_BYTES_MAX = 96 << 20
-LIST_BYTES_MAX = 64 << 20  # of refs, and of their logs
+LIST_BYTES_MAX = 64 << 20  # of refs, of their logs, and of texts of any content that git reads whole
 
 
 class Rule:
@@ -74,7 +74,8 @@ _OF_A_WORKTREE = [
     Rule("sharedindex.{oid}", "index", bytes_max=INDEX_BYTES_MAX),
     Rule("index.stash.{number}", "index", bytes_max=INDEX_BYTES_MAX),
     Rule("next-index-{number}"),
-    *_texts("", "COMMIT_EDITMSG MERGE_MSG SQUASH_MSG TAG_EDITMSG EDIT_DESCRIPTION MERGE_MODE ADD_EDIT.patch"),
+    *(Rule(name, "any", bytes_max=LIST_BYTES_MAX) for name in ("MERGE_MSG", "SQUASH_MSG")),
+    *_texts("", "COMMIT_EDITMSG TAG_EDITMSG EDIT_DESCRIPTION MERGE_MODE ADD_EDIT.patch"),
     *_texts("", "addp-hunk-edit.diff BISECT_LOG BISECT_RUN BISECT_ANCESTORS_OK BISECT_FIRST_PARENT BISECT_RESET_KEEP"),
     *_texts("", "ORIG_HEAD AUTO_MERGE NOTES_MERGE_PARTIAL BISECT_EXPECTED_REV", "oid"),
     *_texts("", "CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD BISECT_HEAD NOTES_MERGE_REF", "ref"),
@@ -87,7 +88,7 @@ _OF_A_WORKTREE = [
     Rule("BISECT_START", "name"),
     Rule("NOTES_MERGE_WORKTREE/{oid}"),
     Rule("info", kind=FOLDER),
-    Rule("info/sparse-checkout"),
+    Rule("info/sparse-checkout", "any", bytes_max=LIST_BYTES_MAX),
     Rule("refs", kind=FOLDER),
     Rule("refs/**", "ref", named="ref_path"),
     Rule("logs", kind=FOLDER),
@@ -170,7 +171,7 @@ _OF_A_REPOSITORY = [
     Rule("refs/replace", kind=FOLDER),
     Rule("refs/replace/*", "ref", NOBODY, RESTORE),
     Rule("shallow", "oids", AGENT, REPORT),
-    Rule("info/exclude"),
+    Rule("info/exclude", "any", bytes_max=LIST_BYTES_MAX),
     Rule("info/refs"),
     Rule("info/attributes", "empty", NOBODY, RESTORE),
     Rule("info/grafts", "", NOBODY, RESTORE),

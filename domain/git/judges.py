@@ -185,6 +185,7 @@ def _changing(judge: Callable[[bytes, bytes], str]) -> Judge:
 
 JUDGES: dict[str, Judge] = {
     "alternates": alternates,
+    "any": _plain(lambda _content: ""),
     "apply": _changing(operations.apply_problem),
     "autostash": autostash,
     "author": _changing(operations.author_problem),
