@@ -87,14 +87,14 @@ class AuditIndex:
 
     def select(
         self, at: IndexProgress, fields: dict[str, str], times: tuple[int, int] | None, *, newest_first: bool
-    ) -> Iterator[bytes]:
-        """Yield the rows with these values and within these times (None: at any), of one snapshot. Raises sqlite3.Error
-        where the index is no longer where it was."""
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield the rows with these values and within these times (None: at any), with their numbers, of one snapshot.
+        Raises sqlite3.Error where the index is no longer where it was."""
         searched = [f"{name} = ?" for name in fields]  # without times the rows come as they lie, and none is sorted
         searched += ["at BETWEEN ? AND ?"] if times is not None else []
         where = f"WHERE {' AND '.join(searched)} " if searched else ""
-        query = f"SELECT body FROM row {where}ORDER BY number {'DESC' if newest_first else 'ASC'}"  # noqa: S608  # ours
-        return (body for (body,) in self._rows(at, query, *fields.values(), *(times or ())))
+        query = f"SELECT number, body FROM row {where}ORDER BY number {'DESC' if newest_first else 'ASC'}"  # noqa: S608  # ours
+        return self._rows(at, query, *fields.values(), *(times or ()))
 
     def rows(self, at: IndexProgress) -> Iterator[IndexedRow]:
         """Yield all rows, in order. Raises as `select`."""

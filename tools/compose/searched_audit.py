@@ -29,7 +29,6 @@ from omac.projections.evidence.accesses import (
     AuditLogState,
     AuditRow,
     PlacedRow,
-    audit_rows,
     ended_rows,
 )
 from omac.projections.evidence.audit_query import AuditQuery
@@ -65,22 +64,21 @@ class SearchedAudit:
 
     def rows(self, query: AuditQuery) -> Iterator[AuditRow]:
         """Yield the rows that are wanted, in the order of the audit. Raises Refusal."""
-        count = 0
+        last = 0
         if self._is_indexed and (query.is_selective or self._is_pruned()):
             try:
-                for row in self._search(query, newest_first=False):
-                    count += 1
+                for last, row in self._search(query, newest_first=False):  # noqa: B007  # where the index breaks
                     yield row
                 return
             except BROKEN as error:
                 self._drop(error)
-        yield from islice(self._scanned(query), count, None)
+        yield from self._scanned(query, last)
 
     def newest(self, query: AuditQuery, count: int) -> list[AuditRow]:
         """Return the last rows that are wanted, in the order of the audit. Raises Refusal."""
         if self._is_indexed:
             try:
-                return list(islice(self._search(query, newest_first=True), count))[::-1]
+                return [row for _, row in islice(self._search(query, newest_first=True), count)][::-1]
             except BROKEN as error:
                 self._drop(error)
         kept: list[AuditRow] = []
@@ -159,23 +157,31 @@ class SearchedAudit:
         """Return whether rows may lie behind any number of positions that have none."""
         return any(segment.pruned for segment in self._journal.store.segments())
 
-    def _scanned(self, query: AuditQuery) -> Iterator[AuditRow]:
-        return filter(query.matches, audit_rows(self._journal.records(0, self._head)))
+    def _scanned(self, query: AuditQuery, after: int = 0) -> Iterator[AuditRow]:
+        """Yield the rows that are wanted, with a number behind `after`: a prune may have dropped some of before."""
+        log = AuditLog()
+        for recorded in self._journal.records(0, self._head):
+            yield from (
+                placed.row for placed in log.apply(recorded) if placed.number > after and query.matches(placed.row)
+            )
+        yield from filter(query.matches, log.rest())
 
-    def _search(self, query: AuditQuery, *, newest_first: bool) -> Iterator[AuditRow]:
+    def _search(self, query: AuditQuery, *, newest_first: bool) -> Iterator[tuple[int, AuditRow]]:
+        """Yield the rows that are wanted with their numbers; those of the rest have 0, and come when no row of the
+        index does any more."""
         with self._index() as index:
             progress, log = self._caught_up(index)
             rest = [row for row in log.rest() if query.matches(row)]
             if newest_first:
-                yield from reversed(rest)
+                yield from ((0, row) for row in reversed(rest))
             times = None
             if query.since is not None or query.until is not None:
                 times = query.since or ALL_TIMES[0], ALL_TIMES[1] if query.until is None else query.until
-            for body in index.select(progress, _searched(query), times, newest_first=newest_first):
+            for number, body in index.select(progress, _searched(query), times, newest_first=newest_first):
                 if query.matches(row := _row(body)):
-                    yield row
+                    yield number, row
             if not newest_first:
-                yield from rest
+                yield from ((0, row) for row in rest)
 
     def _search_ended(self, query: AuditQuery, after: int) -> Iterator[tuple[int, AuditRow]]:
         with self._index() as index:

@@ -3,10 +3,13 @@
 import os
 import shutil
 import signal
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from contract.journals import run_python
@@ -135,6 +138,25 @@ def test_what_was_pruned_is_not_read(kept: Kept, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(journal, "records", records)
         assert list(audit.rows(AuditQuery())) == rows
         assert 0 not in begun
+
+
+def test_an_index_that_breaks_beside_a_prune(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer goes on behind its last row, where the index breaks in the middle, and a prune drops what came before:
+    no row is missing, and none comes twice."""
+    with closing(ReadJournal(kept.path)) as journal:
+        audit = SearchedAudit(journal, kept.state, journal.store.head(), 0)
+        wanted = list(audit.rows(AuditQuery(skill="echo")))
+        select, read = AuditIndex.select, journal.records
+
+        def breaking(*arguments: Any, **more: Any) -> Iterator[Any]:
+            yield from islice(select(*arguments, **more), 2)
+            monkeypatch.setattr(
+                journal, "records", lambda after, until: read(max(after, 6), until)
+            )  # two rows are gone
+            raise sqlite3.OperationalError("disk I/O error")
+
+        monkeypatch.setattr(AuditIndex, "select", breaking)
+        assert list(audit.rows(AuditQuery(skill="echo"))) == wanted
 
 
 def test_it_is_private(kept: Kept) -> None:
