@@ -102,7 +102,8 @@ _OF_A_WORKTREE = [
         Rule(f"rebase-merge/{name}", "todo", bytes_max=TODO_BYTES_MAX, clean_by="todo_without_commands")
         for name in ("git-rebase-todo", "git-rebase-todo.backup")
     ),
-    *_texts("rebase-merge/", "done dropped amend-type author-name patch message message-squash message-fixup quiet"),
+    Rule("rebase-merge/done", "any", bytes_max=TODO_BYTES_MAX),
+    *_texts("rebase-merge/", "dropped amend-type author-name patch message message-squash message-fixup quiet"),
     *_texts("rebase-merge/", "interactive verbose signoff force-rebase drop_redundant_commits"),
     *_texts("rebase-merge/", "keep_redundant_commits cdate_is_adate ignore_date no-reschedule-failed-exec"),
     *_texts("rebase-merge/", "reschedule-failed-exec current-fixups allow_rerere_autoupdate"),
@@ -194,7 +195,7 @@ _OF_A_REPOSITORY = [
 _OF_AN_ADMIN_FOLDER = [
     Rule("commondir", "commondir", NOBODY, RESTORE),
     Rule("gitdir", "gitdir", HOST, RESTORE),
-    Rule("locked"),
+    Rule("locked", "any"),
     Rule("{omac}/**{objects commondir .git}"),
 ]
 RULES: dict[str, tuple[Rule, ...]] = {

@@ -212,11 +212,23 @@ def test_links_among_git_files(workdir: Path, home: Path) -> None:
     assert host("git", "fsck", cwd=workdir, home=home) == ""
 
 
-@pytest.mark.parametrize("name", ["info/exclude", "info/sparse-checkout", "MERGE_MSG", "SQUASH_MSG"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "info/exclude",
+        "info/sparse-checkout",
+        "MERGE_MSG",
+        "SQUASH_MSG",
+        "worktrees/w/locked",
+        "rebase-merge/done",
+    ],
+)
 def test_a_file_that_git_cannot_hold(workdir: Path, home: Path, name: str) -> None:
     """A file that git reads whole, and that no memory holds, is set aside: the host's git would end at it. What an
     agent wrote otherwise stays, as does what was as large at launch."""
     path = workdir / ".git" / name
+    host("git", "worktree", "add", "-q", "../w", cwd=workdir, home=home)
+    host("mkdir", "-p", str(path.parent), cwd=workdir, home=home)
     assert run_inside(workdir, f"seq 9999 > .git/{name}", home=home).findings == []
     assert path.exists()
     inside = run_inside(workdir, f"truncate -s 900G .git/{name}", home=home)
