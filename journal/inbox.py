@@ -7,7 +7,8 @@ Rules
    last one that was there when the pass began: what was written before that one is there, or lost.
 3. A file that cannot be taken is moved to `rejected` in the spool, and reported; it never holds up the others. What
    cannot be read because the system has no descriptor or memory left, stays for the next pass.
-4. One process at a time ingests a spool.
+4. A file that only a later omac can read waits for it, and all records of its launch wait with it.
+5. One process at a time ingests a spool.
 """
 
 import contextlib
@@ -32,7 +33,18 @@ from omac.domain.sandbox import inspection
 from omac.domain.sandbox import launch as sandbox
 from omac.journal.event_kinds import KIND_OF, KINDS
 from omac.journal.folders import write_command
-from omac.journal.spool import DRAFT, FORM, ID_MAX, RECORD_MAX, REJECTED, file_name, is_id, open_folder, waiting_in
+from omac.journal.spool import (
+    DRAFT,
+    FORM,
+    ID_MAX,
+    RECORD_MAX,
+    REJECTED,
+    file_name,
+    id_in,
+    is_id,
+    open_folder,
+    waiting_in,
+)  # fmt: skip
 
 DRAFT_NS = 3_600 * 10**9  # a draft as old as this is of a program that was killed
 POLL_S = 0.01
@@ -100,8 +112,9 @@ class Pass:
         """Return the records that can be appended now: those of each launch in their order, any other alone. Raises
         Refusal."""
         present = self.present()
+        later: set[str] = set()
         try:
-            read = list(self._read_all())
+            read = [record for record in self._read_all(later) if record.correlation not in later]
         except OSError as error:
             raise _unreadable(self._path, error) from error
         launches: dict[StreamId, list[SpooledRecord]] = {}
@@ -149,7 +162,8 @@ class Pass:
                 "%s is not recorded and is now in %s: %s", printable(name), os.path.join(self._path, REJECTED), why
             )
 
-    def _read_all(self) -> Iterator[SpooledRecord]:
+    def _read_all(self, later: set[str]) -> Iterator[SpooledRecord]:
+        """Yield the records that can be read; `later` gets the ids of those that a later omac can read."""
         for name in sorted(os.listdir(self._folder)):
             if name == REJECTED:
                 continue
@@ -160,6 +174,8 @@ class Pass:
                     yield self._read(name)
             except FileNotFoundError:
                 continue
+            except _Later:
+                later.add(id_in(name))
             except _Unfit as unfit:
                 self.set_aside(name, str(unfit))
             except OSError as error:
@@ -195,6 +211,16 @@ class Pass:
 
 class _Unfit(Exception):
     """A file that is set aside, and why."""
+
+
+class _Later(Exception):
+    """A file that waits for an omac that knows what is in it."""
+
+
+class _Form(msgspec.Struct, frozen=True):
+    """The part of a file that each form has."""
+
+    form: int
 
 
 class _SpoolFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -275,14 +301,19 @@ def _content(name: str, folder: int) -> bytes:
 
 
 def _decode(content: bytes) -> _SpoolFile:
+    if _DECODE_FORM(content).form > FORM:
+        raise _Later
     file = _DECODE(content)
     if file.form != FORM:
         raise _Unfit(f"it has form {file.form}; this omac knows {FORM}")
+    if file.kind not in KINDS:
+        raise _Later
     if file.kind not in AGGREGATE | LOGS.keys():
         raise _Unfit(f"{file.kind!r} is no kind that this omac takes from a spool")
     return file
 
 
+_DECODE_FORM: Callable[[bytes], _Form] = msgspec.json.Decoder(_Form).decode
 _DECODE: Callable[[bytes], _SpoolFile] = msgspec.json.Decoder(_SpoolFile).decode
 
 
@@ -290,8 +321,8 @@ def _event(file: _SpoolFile) -> Event:
     """The event whose fields a file names; those that are not there have their defaults."""
     cls = KINDS[file.kind][1]
     declared = {field.name: field for field in msgspec.structs.fields(cls)}
-    if unknown := sorted(file.fields.keys() - declared.keys()):
-        raise _Unfit(f"this omac knows no {unknown[0]!r} of {file.kind}")
+    if file.fields.keys() - declared.keys():
+        raise _Later
     values = []
     for name, field in declared.items():
         if name not in file.fields and field.required:

@@ -134,6 +134,11 @@ def file_name(at: int, id: str, version: int | None) -> str:  # noqa: A002
     return f"{at:020d}-{id}.{version or 0}.json"
 
 
+def id_in(name: str) -> str:
+    """Return the id in the name of a record's file."""
+    return name.partition("-")[2].partition(".")[0]
+
+
 def open_folder(folder: str, *, create: bool = False) -> int:
     """A descriptor of a spool's folder, proven to be this user's alone, as is the folder around it. Raises Refusal
     (state-unusable), and FileNotFoundError where there is none and `create` is not asked for."""

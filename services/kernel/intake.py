@@ -4,7 +4,7 @@ the launches that nobody will report about any more are settled.
 
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
 import trio
@@ -17,7 +17,7 @@ from omac.domain.sandbox.launch import Lose, Sandbox
 from omac.domain.sandbox.reaction import react
 from omac.journal.inbox import Inbox
 from omac.journal.problem_log import ProblemLog
-from omac.journal.spool import open_folder
+from omac.journal.spool import id_in, open_folder
 from omac.services.kernel.engine import Engine, together
 from omac.services.kernel.ingestion import ingest
 
@@ -74,13 +74,20 @@ class Intake:
         """Return when what is in the spool now is in the journal. Raises Refusal."""
         await ingest(self._inbox, self._engine, INGESTION_S)
 
+    def waiting(self) -> frozenset[str]:
+        """Return the ids of the records that wait in the spool, such as those that only a later omac can read."""
+        return frozenset(map(id_in, self._inbox.names()))
+
 
 async def settle_lost(
-    engine: Engine, living: Callable[[str, int, int, str], bool], take_in: Callable[[], Awaitable[None]]
+    engine: Engine,
+    living: Callable[[str, int, int, str], bool],
+    take_in: Callable[[], Awaitable[None]],
+    waiting: Callable[[], Collection[str]] = frozenset,
 ) -> list[StreamId]:
     """Record the end of launches of this host whose omac is gone; `living` tells of a launch, and of the pid, start
     ticks and boot of its omac. Returns their streams. What such an omac still reported about its end counts: it is
-    taken in first."""
+    taken in first, and where `waiting` has the launch even then, a later omac will do that."""
 
     def is_reported(stream: StreamId, state: Sandbox) -> bool:
         request, name = state.launch, ids.key_of(stream).name
@@ -93,7 +100,8 @@ async def settle_lost(
     if silent:
         await take_in()
         await engine.catch_up()
-    lost = {stream: react(sandboxes[stream].state, is_reported=False, is_taken_in=True) for stream in silent}
+    due = [stream for stream in silent if ids.key_of(stream).name not in waiting()]
+    lost = {stream: react(sandboxes[stream].state, is_reported=False, is_taken_in=True) for stream in due}
     commands = {stream: command for stream, command in lost.items() if isinstance(command, Lose)}
     await together(partial(engine.execute, launch.AGGREGATE, stream, command) for stream, command in commands.items())
     return list(commands)

@@ -203,7 +203,8 @@ class Server:
         return status
 
     async def _settle_lost(self) -> None:
-        await settle_lost(self.engine, partial(is_living_launch, self.state), self._intake.take_in)
+        living = partial(is_living_launch, self.state)
+        await settle_lost(self.engine, living, self._intake.take_in, self._intake.waiting)
 
     async def _run_surfaces(
         self, sidecars: LinuxSidecarHost, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]

@@ -127,14 +127,26 @@ async def spooled(path: str, inbox: Inbox) -> None:
 
 
 async def settle(omac: Any, inbox: Inbox) -> list[str]:
-    take_in = Intake(inbox, omac.engine).take_in
-    streams = await settle_lost(omac.engine, lambda _, *omac: process_identity.is_living(*omac), take_in)
+    own = Intake(inbox, omac.engine)
+    streams = await settle_lost(
+        omac.engine, lambda _, *omac: process_identity.is_living(*omac), own.take_in, own.waiting
+    )
     return [stream.split("/")[2] for stream in streams]
 
 
 def own() -> dict[str, Any]:
     pid = os.getpid()
     return {"pid": pid, "start_ticks": process_identity.start_ticks(pid), **HERE}
+
+
+async def test_an_end_that_a_later_omac_will_read(serving: Serving, path: str, inbox: Inbox, program: Program) -> None:
+    """A launch is not lost while its end waits in the spool for an omac that can read it."""
+    program.launch("aa", "launch-requested", "launched", **own() | {"start_ticks": 1})
+    program.put("sandbox.exited", {"status": 0, "more": 1}, "aa", 3)
+    await spooled(path, inbox)
+    async with serving(reactors=False) as omac:
+        assert await settle(omac, inbox) == []
+        assert sandboxes(omac) == {"aa": "launched"}
 
 
 @pytest.mark.parametrize("steps", [("launch-requested",), ("launch-requested", "launched")])
