@@ -107,8 +107,10 @@ def run(request: DeregisterRequest, environment: Mapping[str, str]) -> int:
             fix = [*refusal.fix, _again(request, targets)]
             raise Refusal(refusal.reason, message, fix=fix) from None
         kept = [_kept(request, target, everything.credentials) for target in targets]
+    reported: set[tuple[str, str]] = set()
     for target, purge in zip(targets, purges, strict=True):
-        if target.known is not None:
+        if target.known is not None and (folder := (target.scope, target.known.status.source)) not in reported:
+            reported.add(folder)
             print_folded(f"deregistered: {target.skill} in {target.known.status.source}")
             if not target.known.gone:
                 print_line("  its folder still exists: a running server lists it again, but does not run it")

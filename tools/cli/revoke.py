@@ -43,10 +43,14 @@ def run(request: RevokeRequest, environment: Mapping[str, str]) -> int:
     if not targets:
         message = f"no skill {request.skill!r} is registered {place_of(request.where)}"
         raise Refusal("skill-not-found", message, fix=["omac approvals"], skill=request.skill)
+    reported: set[tuple[str, str]] = set()
     for target in targets:
         with opened(environment, request.journal) as everything:
             changed = trio.run(everything.registering.revoke, target.stream)
-        _report(request, target, changed)
+        folder = (target.status.scope, target.status.source)
+        if request.json or folder not in reported:
+            _report(request, target, changed)
+        reported.add(folder)
     report_suspended(environment)
     return 0
 
