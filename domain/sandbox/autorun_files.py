@@ -67,7 +67,7 @@ OBEYED = {
         captainhook.json grumphp.yml grumphp.yml.dist prek.toml
         .bumpversion.* .changeset/config.json .cz.* .cz-config.* .czrc .gitlint .hooks/ .mrconfig .trunk/ .versionrc*
         cliff.toml cz.json cz.toml githooks/
-        .arcconfig .arclint .arcunit .gitman.yml .gitreview .lazygit.yml .reviewboardrc gitman.yml
+        .arcconfig .arclint .arcunit .gitman.yml .gitreview .lazygit.yml .mailmap .reviewboardrc gitman.yml
     """,
     "another version control system": """
         .bzr/branch/branch.conf .hg/hgrc .hg/hgrc-not-shared .hg/requires .hg/sharedpath .jj/repo .jj/repo/config-id

@@ -37,7 +37,7 @@ KNOWN = {
     "git, or what runs its hooks,": """
         .husky/pre-commit .gitattributes lefthook.yml lefthook-local.toml .lfsconfig prek.toml
         .trunk/trunk.yaml .gitlint cliff.toml
-        .lazygit.yml .reviewboardrc .arcconfig
+        .lazygit.yml .reviewboardrc .arcconfig .mailmap
     """,
     "another version control system": """
         .hg/hgrc .jj/repo/config.toml _darcs/prefs/defaults .fslckout .repo/repo/main.py
