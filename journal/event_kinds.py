@@ -71,7 +71,9 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "sidecar.stopped": (1, sidecar.Stopped),
     "sidecar.gave-up": (1, sidecar.GaveUp),
     "access.requested": (1, access.AccessRequested),
+    "access.batch-requested": (1, access.AccessBatchRequested),
     "access.completed": (1, access.AccessCompleted),
+    "access.batch-completed": (1, access.AccessBatchCompleted),
     "access.aborted": (1, access.AccessAborted),
     "access.refused": (1, access.AccessRefused),
     "control.called": (1, control.ControlCalled),
@@ -107,6 +109,9 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "position.emptied": (1, set_aside.PositionEmptied),
 }
 
+# Kinds that record several of another kind together. What a person says of that kind means these, too.
+TOGETHER: dict[str, str] = {"access.batch-requested": "access.requested", "access.batch-completed": "access.completed"}
+
 # The format (schema) in which the current version of a kind came; a kind that is not listed is as old as the first.
 SINCE: dict[str, int] = {
     "directory.session-ended": 2,
@@ -139,6 +144,8 @@ SINCE: dict[str, int] = {
     "subject.erased": 8,
     "key.move-requested": 9,
     "key.moved": 9,
+    "access.batch-requested": 10,
+    "access.batch-completed": 10,
 }
 ENCRYPTED = 8  # the format in which personal fields came to be encrypted, of whatever kind
 

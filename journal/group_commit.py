@@ -45,6 +45,7 @@ class Writer(trio.abc.Instrument):
         self._thread = CommitThread(journal, seen, self._settle, self._end)
         self._gathered: list[Submission] = []  # not with the thread yet
         self._is_awaited = False  # somebody waits for one of these
+        self._gathering: list[Callable[[], None]] = []  # what submits more before these are handed on
         self._ride = trio.CancelScope()  # at its deadline, what is gathered is handed on
         self._under_way = 0
         self._unanswered: set[Submission] = set()
@@ -67,10 +68,10 @@ class Writer(trio.abc.Instrument):
                     await self._ended.wait()
                 self._hand_on()
         finally:
-            self._closed = True
             with contextlib.suppress(KeyError):  # Trio removes one that failed
                 trio.lowlevel.remove_instrument(self)
             self._hand_on()
+            self._closed = True
             self._thread.finish()
             with trio.move_on_after(STOP_S, shield=True) as waiting:
                 await self._ended.wait()
@@ -108,9 +109,24 @@ class Writer(trio.abc.Instrument):
         if self._closed:
             _log.error("%d outcomes came too late to be recorded; the next start records them as aborted", len(drafts))
         else:
-            if self._ride.deadline == math.inf:  # else it ends soon enough, and changing it for each call is slow
-                self._ride.deadline = trio.current_time() + RIDE_S
+            self._ride_soon()
             self._put(Submission(self._journal.group(drafts, self._journal.envelope(cause)), None, kept=True))
+
+    def gather(self, flush: Callable[[], None], *, is_awaited: bool) -> None:
+        """Have `flush` called once, before what was gathered is handed on: it submits all that one pass of the loop
+        has brought until then, which nobody waits for unless `is_awaited`. It must not fail."""
+        if self._closed:
+            flush()
+            return
+        self._gathering.append(flush)
+        if is_awaited:
+            self._is_awaited = True
+        else:
+            self._ride_soon()
+
+    def _ride_soon(self) -> None:
+        if self._ride.deadline == math.inf:  # else it ends soon enough, and changing it for each call is slow
+            self._ride.deadline = trio.current_time() + RIDE_S
 
     def before_io_wait(self, _timeout: float) -> None:
         """Hand on what was gathered, if somebody waits: no task is left to run. See trio.abc.Instrument."""
@@ -119,9 +135,19 @@ class Writer(trio.abc.Instrument):
 
     def _hand_on(self) -> None:
         """Give the thread what was gathered."""
+        self._flush()
+        self._is_awaited = False
         if self._gathered:
             self._thread.commit_soon(self._gathered)
-            self._gathered, self._is_awaited = [], False
+            self._gathered = []
+
+    def _flush(self) -> None:
+        gathering, self._gathering = self._gathering, []
+        for flush in gathering:
+            try:
+                flush()
+            except Exception as error:  # it must stop omac: Trio would call none of this any more
+                self._end(error)
 
     def poll(self) -> None:
         """Something may have been appended by another process: have it read. A caller of this replaces the poll."""
@@ -139,16 +165,20 @@ class Writer(trio.abc.Instrument):
         return trio.lowlevel.Abort.SUCCEEDED
 
     def _expect(self, group: CommitGroup, waits: trio.lowlevel.Task | Answered, late: Late | None = None) -> Submission:
-        if self._closed:
-            raise Refusal("stopping", "omac is stopping; this run records nothing more")
-        if self._under_way >= QUEUE_MAX:
-            message = f"{QUEUE_MAX} records wait for the journal {self._journal.store.path} already"
-            raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
+        self.require_open()
         submission = Submission(group, waits, late=late)
         self._unanswered.add(submission)
         self._is_awaited = True
         self._put(submission)
         return submission
+
+    def require_open(self) -> None:
+        """Raise Refusal where omac is stopping, or too many wait for the journal."""
+        if self._closed:
+            raise Refusal("stopping", "omac is stopping; this run records nothing more")
+        if self._under_way >= QUEUE_MAX:
+            message = f"{QUEUE_MAX} records wait for the journal {self._journal.store.path} already"
+            raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
 
     def refuse_waiting(self, seconds: float) -> None:
         """Refuse callers that have waited longer than this: omac ends, and the journal stalls. Their events may still
@@ -199,6 +229,7 @@ class Writer(trio.abc.Instrument):
         self._failure = self._failure or failure
         self._closed = True
         self._ended.set()
+        self._flush()  # what is submitted now is refused
         while self._unanswered:
             message = "the journal's writer ended before it answered; the journal shows whether this was recorded"
             self._answer(self._unanswered.pop(), Refusal("journal-unavailable", message))

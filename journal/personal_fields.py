@@ -18,6 +18,7 @@ class PersonalFields(NamedTuple):
 
 PERSONAL: dict[str, PersonalFields] = {
     "access.requested": PersonalFields("dir", ("session", "path")),
+    "access.batch-requested": PersonalFields("dir", ("session", "path")),
     "access.refused": PersonalFields("dir", ("session", "path")),
     "sandbox.launch-requested": PersonalFields("workdir", ("argv",)),
     "sandbox.exited": PersonalFields("workdir", ("findings", "vanished")),

@@ -16,6 +16,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied
 from omac.journal.codec import Codec
 from omac.journal.commitments import Commitments
+from omac.journal.event_kinds import KIND_OF
 from omac.journal.file import connect_for_reading, damaged, refusal_of, restore_commands
 from omac.journal.log_connection import ALL, JournalConnection
 from omac.journal.mark import Mark
@@ -352,6 +353,12 @@ class ReadJournal(Records):
                     causes.add(position)
                     yield position
             after += CAUSES_PAGE
+
+    def of_type(self, event: type[Event], after: int) -> Iterator[Recorded]:
+        """Yield the records of one kind of event above position `after`, in order. Raises Refusal."""
+        while rows := self.store.select(after, CAUSES_PAGE, kinds=(KIND_OF[event],)):
+            yield from map(self._recorded, rows)
+            after = rows[-1].id
 
     def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
         """Return the first positions of a conversation. Raises Refusal."""

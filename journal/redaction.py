@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.event_kinds import KINDS
+from omac.journal.event_kinds import KINDS, TOGETHER
 from omac.journal.openings import Opening
 from omac.journal.personal_fields import PERSONAL
 
@@ -23,14 +23,14 @@ class Redaction(NamedTuple):
         (misuse)."""
         kinds, fields = set[str](), set[tuple[str, str]]()
         for word in policy:
-            if matching := [kind for kind in KINDS if word in (kind, kind.partition(".")[0])]:
+            if matching := [kind for kind in KINDS if word in _names_of(kind)]:
                 kinds.update(matching)
                 continue
             where, _, name = word.rpartition(".")
             pairs = {
                 (kind, name)
                 for kind, personal in PERSONAL.items()
-                if name in personal.names and where in (ANY, kind, kind.partition(".")[0])
+                if name in personal.names and where in (ANY, *_names_of(kind))
             }
             if not pairs:
                 raise _unknown(word)
@@ -44,6 +44,11 @@ class Redaction(NamedTuple):
     def shown(self, kind: str, openings: Sequence[Opening]) -> tuple[Opening, ...]:
         """Return the personal fields of an event that are shown."""
         return tuple(opening for opening in openings if (kind, opening.name) not in self.fields)
+
+
+def _names_of(kind: str) -> tuple[str, ...]:
+    """Return the words that mean a kind."""
+    return kind, kind.partition(".")[0], TOGETHER.get(kind, kind)
 
 
 def _unknown(word: str) -> Refusal:

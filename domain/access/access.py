@@ -1,9 +1,12 @@
-"""Accesses: one request of an agent to one skill. A log without versions; `request` is the position of the request.
+"""Accesses: one request of an agent to one skill. A log without versions.
+
+An access is known by the position of the record that has its request, and by its number there: requests that come on
+one route at the same moment are one record. `access_id` makes one integer of both.
 
 Rules
 
-1. `requested` is durable before a byte of the request leaves omac.
-2. Exactly one `completed` or `aborted` follows each `requested`; after a crash, the next start writes it.
+1. A request is durable before a byte of it leaves omac.
+2. Exactly one completion or abort follows each request; after a crash, the next start writes it.
 3. A request that was not forwarded is `refused`, with the reason its caller got.
 4. Paths are recorded below the mount, without query and without token.
 5. Refusals of callers without a token are counted: the first for a reason is recorded at once, those that follow within
@@ -11,8 +14,13 @@ Rules
    recorded one by one. Where too many of these differ, the rest are counted together, by no name.
 """
 
+from collections.abc import Iterator
+
 from omac.domain.kernel.aggregate import log
 from omac.domain.kernel.event import Event
+
+BATCH_MAX = 256  # requests, or completions, in one record
+_NUMBER = 1 << 40  # more than there are positions; with it a number of the batch still fits a double of JSON
 
 
 class AccessRequested(Event, frozen=True):
@@ -26,8 +34,28 @@ class AccessRequested(Event, frozen=True):
     path: str
 
 
+class AccessBatchRequested(Event, frozen=True):
+    """Several requests of one route are about to be forwarded: each has a method and, in the same place, a path. Paths
+    that are erased, or not shown, are one text."""
+
+    dir: str
+    skill: str
+    mount: str
+    session: str | None
+    method: tuple[str, ...]
+    path: tuple[str, ...]
+
+    def each(self) -> Iterator[AccessRequested]:
+        """Yield the requests, in the order of their numbers."""
+        is_whole = len(self.path) == len(self.method)
+        paths = self.path if is_whole else (" ".join(self.path),) * len(self.method)
+        for method, path in zip(self.method, paths, strict=True):
+            yield AccessRequested(self.dir, self.skill, self.mount, self.session, method, path)
+
+
 class AccessCompleted(Event, frozen=True):
-    """The skill's answer was relayed to its end. Bodies in bytes, duration in microseconds."""
+    """The skill's answer was relayed to its end. `request` is the id of the access; bodies in bytes, duration in
+    microseconds."""
 
     request: int
     status: int
@@ -36,9 +64,25 @@ class AccessCompleted(Event, frozen=True):
     duration_us: int
 
 
+class AccessBatchCompleted(Event, frozen=True):
+    """Several answers were relayed to their ends, in this order: what stands in one place of each field is of one
+    access."""
+
+    request: tuple[int, ...]
+    status: tuple[int, ...]
+    bytes_in: tuple[int, ...]
+    bytes_out: tuple[int, ...]
+    duration_us: tuple[int, ...]
+
+    def each(self) -> Iterator[AccessCompleted]:
+        """Yield the completions, in their order."""
+        columns = (self.request, self.status, self.bytes_in, self.bytes_out, self.duration_us)
+        return (AccessCompleted(*values) for values in zip(*columns, strict=True))
+
+
 class AccessAborted(Event, frozen=True):
-    """The access ended early. `status` is None if no answer was sent, `duration_us` if omac died before it could
-    measure it."""
+    """The access with the id `request` ended early. `status` is None if no answer was sent, `duration_us` if omac died
+    before it could measure it."""
 
     request: int
     reason: str
@@ -63,4 +107,45 @@ class AccessRefused(Event, frozen=True):
     count: int = 1
 
 
-AGGREGATE = log("access", (AccessRequested, AccessCompleted, AccessAborted, AccessRefused))
+AccessEvent = AccessRequested | AccessCompleted | AccessAborted | AccessRefused
+AGGREGATE = log(
+    "access",
+    (AccessRequested, AccessBatchRequested, AccessCompleted, AccessBatchCompleted, AccessAborted, AccessRefused),
+)
+
+
+def access_id(position: int, number: int) -> int:
+    """Return the id of an access: the position of the record that has its request, if that has no other."""
+    return position + number * _NUMBER
+
+
+def access_ids(position: int, count: int) -> range:
+    """Return the ids of the accesses whose requests one record has."""
+    return range(position, access_id(position, count), _NUMBER)
+
+
+def position_of(access: int) -> int:
+    """Return the position of the record that has the request of an access."""
+    return access % _NUMBER
+
+
+def number_of(access: int) -> int:
+    """Return the number of the request of an access in its record, from 0."""
+    return access // _NUMBER
+
+
+def accesses_of(position: int, event: Event) -> Iterator[tuple[int, AccessEvent]]:
+    """Yield what the record at `position` says of accesses, each with the id of its access; nothing where its event is
+    of anything else."""
+    match event:
+        case AccessRequested() | AccessRefused():
+            yield position, event
+        case AccessCompleted() | AccessAborted():
+            yield event.request, event
+        case AccessBatchRequested():
+            yield from zip(access_ids(position, len(event.method)), event.each(), strict=True)
+        case AccessBatchCompleted():
+            for completed in event.each():
+                yield completed.request, completed
+        case _:
+            pass

@@ -24,7 +24,7 @@ SCRUBBED = "[token]"
 
 _DIGITS = re.compile(rf"[0-9a-fA-F]{{{TOKEN_DIGITS},}}")
 _ENCODED = re.compile(r"%([0-9a-fA-F]{2})")
-_NUMBERS = (int, bool, float, int | None, bool | None, float | None)  # types of fields without a text
+_NUMBERS = (int, bool, float, int | None, bool | None, float | None, tuple[int, ...])  # types of fields without a text
 
 
 def scrub(event: Event, living: Container[TokenDigest]) -> Event:
@@ -32,11 +32,10 @@ def scrub(event: Event, living: Container[TokenDigest]) -> Event:
     texts_of = _texts_of(type(event))
     if texts_of is None:
         return event
-    for field in texts_of(event):
-        if field is not None and (type(field) is not str or (len(field) >= TOKEN_DIGITS and not _is_clean(field))):
-            clean: Event = _scrubbed(event, living)
-            return clean
-    return event
+    if all(map(_is_clean_field, texts_of(event))):
+        return event
+    clean: Event = _scrubbed(event, living)
+    return clean
 
 
 def scrub_text(text: str, living: Container[TokenDigest]) -> str:
@@ -82,6 +81,15 @@ def _decoded(text: str) -> str:
 def _is_clean(text: str) -> bool:
     """Return whether a quick test shows that a text holds no token."""
     return len(text) < TOKEN_DIGITS or ("%" not in text and not _DIGITS.search(text))
+
+
+def _is_clean_field(field: Any) -> bool:
+    """Return whether a quick test shows that a field holds no token."""
+    if type(field) is str:
+        return len(field) < TOKEN_DIGITS or _is_clean(field)
+    if type(field) is tuple:
+        return all(map(_is_clean_field, field))
+    return field is None
 
 
 @cache

@@ -11,7 +11,21 @@ from typing import Literal
 
 import msgspec
 
-from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.access.access import (
+    AGGREGATE,
+    BATCH_MAX,
+    AccessAborted,
+    AccessBatchCompleted,
+    AccessBatchRequested,
+    AccessCompleted,
+    AccessEvent,
+    AccessRefused,
+    AccessRequested,
+    access_id,
+    access_ids,
+    accesses_of,
+    number_of,
+)
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import StreamId, key_of
 from omac.domain.kernel.run import RunRecovered, RunStarted, RunStopped
@@ -25,8 +39,8 @@ Outcome = Literal["completed", "aborted", "refused", "open", "done"]
 
 
 class Accesses:
-    """Accesses under way (by position of their request, with its log and the run that forwards it), and how many
-    ended how.
+    """Accesses under way (by their ids, with the log of the request and the run that forwards it), and how many ended
+    how.
 
     The first outcome of an access counts; one for no access under way counts for nothing.
     """
@@ -43,8 +57,14 @@ class Accesses:
         kind = type(event)
         if kind is AccessRequested:
             self.open[recorded.position] = recorded.stream, recorded.run
+        elif kind is AccessBatchRequested:
+            begun = access_ids(recorded.position, len(event.method))
+            self.open |= dict.fromkeys(begun, (recorded.stream, recorded.run))
         elif kind is AccessCompleted:
             self.completed += self.open.pop(event.request, None) is not None
+        elif kind is AccessBatchCompleted:
+            for request in event.request:
+                self.completed += self.open.pop(request, None) is not None
         elif kind is AccessAborted:
             self.aborted += self.open.pop(event.request, None) is not None
         elif kind is AccessRefused:
@@ -60,7 +80,7 @@ class AuditRow(msgspec.Struct, frozen=True):
     where there was none; `bytes` counts towards the agent, `bytes_in` towards the skill; `reason` says why it was
     refused or ended early, `detail` what changed. A launch has the position and time of its beginning. `client` is the
     agent that the run launched, None where it launched another command or none. `run` is the run that recorded it, or
-    that it was begun in.
+    that it was begun in. `number` tells requests apart that came together, and have one position.
     """
 
     position: int
@@ -82,6 +102,12 @@ class AuditRow(msgspec.Struct, frozen=True):
     client: str | None = None
     run: str = ""
     count: int = 1
+    number: int = 0
+
+    @property
+    def access(self) -> int:
+        """The id of an access."""
+        return access_id(self.position, self.number)
 
 
 class _Clients:
@@ -134,32 +160,38 @@ NOTHING_FOLDED = AuditLogState({}, {}, {}, {}, [], [])
 
 
 class AuditFold:
-    """Joins records into rows. Each row ends with one record, and no two rows with the same; memory is bounded by what
-    is open."""
+    """Joins records into rows. Each row ends with one record; memory is bounded by what is open."""
 
     def __init__(self, state: AuditLogState = NOTHING_FOLDED) -> None:
         self._changes, self._launches = TrustChanges(state.paths), Launches(state.launches)
         self._clients = _Clients(state.agents)
-        self.accesses: dict[int, AuditRow] = dict(state.accesses)  # those that are open, by their positions
+        self.accesses: dict[int, AuditRow] = dict(state.accesses)  # those that are open, by their ids
 
-    def apply(self, recorded: Recorded) -> AuditRow | None:
-        """Fold one record, and return the row that ended with it. Takes records in their order. Raises Refusal
-        (journal-damaged)."""
+    def apply(self, recorded: Recorded) -> list[AuditRow]:
+        """Fold one record, and return the rows that ended with it, in the order of their requests: several only where
+        several calls were recorded together. Takes records in their order. Raises Refusal (journal-damaged)."""
         try:
-            return self._row(recorded)
+            self._clients.apply(recorded)
+            if type(recorded.event) in AGGREGATE.events:
+                rows = [
+                    row
+                    for entry in accesses_of(recorded.position, recorded.event)
+                    if (row := self._access(recorded, *entry)) is not None
+                ]
+                return sorted(rows, key=request_order) if len(rows) > 1 else rows
+            return self._other(recorded)
         except IMPOSSIBLE as impossible:
             raise cannot_follow(recorded, impossible) from impossible
 
-    def _row(self, recorded: Recorded) -> AuditRow | None:
-        event = recorded.event
-        self._clients.apply(recorded)
+    def _access(self, recorded: Recorded, id_: int, event: AccessEvent) -> AuditRow | None:
+        """Fold what a record says of one access; return its row if that ended."""
         match event:
             case AccessRequested():
                 row = AuditRow(
                     recorded.position, recorded.at, event.dir, event.skill, event.session, event.method, event.path,
-                    None, 0, 0, None, "open", None,
+                    None, 0, 0, None, "open", None, number=number_of(id_),
                 )  # fmt: skip
-                self.accesses[recorded.position] = self._clients.named(row, recorded)
+                self.accesses[id_] = self._clients.named(row, recorded)
                 return None
             case AccessRefused():
                 row = AuditRow(
@@ -168,14 +200,15 @@ class AuditFold:
                 )  # fmt: skip
                 return self._clients.named(row, recorded)
             case AccessCompleted() | AccessAborted():
-                begun = self.accesses.pop(event.request, None)  # else it has its outcome, or no request
+                begun = self.accesses.pop(id_, None)  # else it has its outcome, or no request
                 return None if begun is None else _ended(begun, event)
-            case _:
-                if launch := self._launches.of(recorded):
-                    return self._clients.named(_launched(launch), recorded)
-                if change := self._changes.of(recorded):
-                    return self._clients.named(_changed(recorded, change), recorded)
-                return None
+
+    def _other(self, recorded: Recorded) -> list[AuditRow]:
+        if launch := self._launches.of(recorded):
+            return [self._clients.named(_launched(launch), recorded)]
+        if change := self._changes.of(recorded):
+            return [self._clients.named(_changed(recorded, change), recorded)]
+        return []
 
     def state(self, waiting: list[PlacedRow], lasting: list[int]) -> AuditLogState:
         """Return all that is remembered, here and by an AuditLog."""
@@ -194,16 +227,16 @@ class AuditFold:
         return map(_launched, self._launches.open())
 
 
-def ended_rows(records: Iterable[Recorded], fold: AuditFold | None = None) -> Iterator[tuple[int, AuditRow]]:
-    """Yield each row that ended, with the position of the record that ended it, in the order of these positions.
+def ended_rows(records: Iterable[Recorded], fold: AuditFold | None = None) -> Iterator[tuple[int, list[AuditRow]]]:
+    """Yield the rows that ended, by the position of the record that ended them, in the order of these positions.
     `fold` has folded what comes before the records; None: nothing does.
 
     That order is final: records that are appended add rows at its end.
     """
     fold = fold or AuditFold()
     for recorded in records:
-        if (row := fold.apply(recorded)) is not None:
-            yield recorded.position, row
+        if rows := fold.apply(recorded):
+            yield recorded.position, rows
 
 
 def audit_rows(records: Iterable[Recorded]) -> Iterator[AuditRow]:
@@ -227,26 +260,26 @@ class AuditLog:
     def __init__(self, state: AuditLogState = NOTHING_FOLDED) -> None:
         self.fold = AuditFold(state)
         self._waiting = OrderedDict((placed.number, placed) for placed in state.waiting)
-        self._lasting = {position: self.fold.accesses[position] for position in state.lasting}
+        self._lasting = {id_: self.fold.accesses[id_] for id_ in state.lasting}
 
     def apply(self, recorded: Recorded) -> Iterator[PlacedRow]:
         """Fold one record, and yield the rows that can come now. They are to be taken before the next record."""
-        waiting, lasting, position = self._waiting, self._lasting, recorded.position
-        ended, begun = self.fold.apply(recorded), self.fold.accesses.get(position)
-        if ended is not None:
-            is_waiting = lasting.pop(ended.position, None) is None and ended.position in waiting
-            number = ended.position if is_waiting else position
-            waiting[number] = PlacedRow(number, position, ended)
-        elif begun is not None:
-            waiting[position] = PlacedRow(position, 0, begun)
-        else:
-            return
+        waiting, lasting = self._waiting, self._lasting
+        for number, ended in enumerate(self.fold.apply(recorded)):
+            place = _place(ended.position, ended.number)
+            if lasting.pop(ended.access, None) is not None or place not in waiting:
+                place = _place(recorded.position, number)
+            waiting[place] = PlacedRow(place, recorded.position, ended)
+        if type(recorded.event) in (AccessRequested, AccessBatchRequested):
+            for id_, _ in accesses_of(recorded.position, recorded.event):
+                place = _place(recorded.position, number_of(id_))
+                waiting[place] = PlacedRow(place, 0, self.fold.accesses[id_])
         while waiting and (len(waiting) > WAITING_MAX or next(iter(waiting.values())).ended):
-            number, placed = waiting.popitem(last=False)
+            _, placed = waiting.popitem(last=False)
             if placed.ended:
                 yield placed
             else:
-                lasting[number] = placed.row
+                lasting[placed.row.access] = placed.row
 
     def waiting(self) -> Iterator[PlacedRow]:
         """Yield the rows that ended, and wait for what is open."""
@@ -261,6 +294,16 @@ class AuditLog:
     def state(self) -> AuditLogState:
         """Return all that is remembered."""
         return self.fold.state(list(self._waiting.values()), list(self._lasting))
+
+
+def _place(position: int, number: int) -> int:
+    """Return the number of a row in the order of the audit."""
+    return position * BATCH_MAX + number
+
+
+def request_order(row: AuditRow) -> tuple[int, int]:
+    """Return what rows that ended with one record are sorted by."""
+    return row.position, row.number
 
 
 def _changed(recorded: Recorded, change: TrustChange) -> AuditRow:

@@ -6,7 +6,7 @@ A call does not record it, so it is found in the streams of its directory and it
 from collections.abc import Sequence
 from typing import Protocol
 
-from omac.domain.access.access import AccessAborted, AccessRefused, AccessRequested
+from omac.domain.access.access import AccessAborted, AccessRefused, AccessRequested, accesses_of, position_of
 from omac.domain.directories.events import (
     DeactivationRequested,
     RouteStubbed,
@@ -42,13 +42,15 @@ def ending_cause(ended: Recorded, journal: Histories) -> Recorded | None:
         case AccessRefused(reason=reason) as call if call.skill is not None:
             history = _history(ended, call, call.skill, reason, journal)
             return next((record for record in reversed(history) if record.position < ended.position), None)
-        case AccessAborted(request=position, reason=reason):
-            request = journal.at(position)
-            if request is None or not isinstance(request.event, AccessRequested):
+        case AccessAborted(request=request, reason=reason):
+            position = position_of(request)
+            begun = journal.at(position)
+            asked = None if begun is None else dict(accesses_of(position, begun.event)).get(request)
+            if not isinstance(asked, AccessRequested):
                 return None
             during = [
                 record
-                for record in _history(ended, request.event, request.event.skill, reason, journal)
+                for record in _history(ended, asked, asked.skill, reason, journal)
                 if record.position > position and record.at <= ended.at + LATE_NS
             ]
             before = [record for record in during if record.position < ended.position]

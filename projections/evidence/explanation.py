@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from omac.domain.kernel.event import Recorded
+from omac.domain.access.access import AccessBatchCompleted, AccessBatchRequested, AccessRequested, position_of
+from omac.domain.kernel.event import Event, Recorded
 from omac.projections.evidence.ending_cause import Histories, ending_cause
 
 RECORDS_MAX = 200
@@ -15,6 +16,10 @@ class RecordLinks(Histories, Protocol):
     def caused_by(self, positions: Collection[int]) -> Iterator[int]:
         """Yield the positions of all that follows from these records, in order: a cause comes before its consequence.
         Raises Refusal."""
+        ...
+
+    def of_type(self, event: type[Event], after: int) -> Iterator[Recorded]:
+        """Yield the records of one kind of event above a position, in order. Raises Refusal."""
         ...
 
     def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
@@ -48,6 +53,7 @@ def explain(position: int, links: RecordLinks, records_max: int = RECORDS_MAX) -
     chain = _chain(target, links, records_max)
     members = {record.position: record for record in chain}
     is_cut = _add(members, links.caused_by({position}), links, records_max)
+    is_cut |= _add(members, _of_same_accesses(target, links), links, records_max)
     linked, because_of = set(members), dict[int, int]()
     for ended in list(members.values()):
         if (cause := ending_cause(ended, links)) is not None:
@@ -82,6 +88,17 @@ def _add(members: dict[int, Recorded], positions: Iterable[int], links: RecordLi
             if (record := links.at(position)) is not None:
                 members[position] = record
     return False
+
+
+def _of_same_accesses(record: Recorded, links: RecordLinks) -> Iterator[int]:
+    """Yield the positions of records that complete accesses of this one together with others, or that they began in:
+    those have no one cause."""
+    if isinstance(record.event, AccessBatchCompleted):
+        yield from sorted(set(map(position_of, record.event.request)))
+    elif isinstance(record.event, AccessRequested | AccessBatchRequested):
+        for ended in links.of_type(AccessBatchCompleted, record.position):
+            if any(position_of(request) == record.position for request in ended.event.request):
+                yield ended.position
 
 
 def _tree(members: dict[int, Recorded]) -> Iterator[ExplainedRecord]:

@@ -4,7 +4,15 @@ fold.
 
 import msgspec
 
-from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.access.access import (
+    AccessAborted,
+    AccessBatchCompleted,
+    AccessBatchRequested,
+    AccessCompleted,
+    AccessRefused,
+    AccessRequested,
+    access_ids,
+)
 from omac.domain.guard.denial import GuardDenied
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.run import RunStarted
@@ -49,12 +57,21 @@ class RunUse:
         if kind is AccessRequested:
             self._count(event.skill, 1)
             self._open[recorded.position] = event.skill
+        elif kind is AccessBatchRequested:
+            self._count(event.skill, len(event.method))
+            self._open |= dict.fromkeys(access_ids(recorded.position, len(event.method)), event.skill)
         elif kind is AccessCompleted:
-            skill = self._open.pop(event.request, "")
-            if skill and event.status >= 500:
-                self._count(skill, failed=1)
+            self._complete(event.request, event.status)
+        elif kind is AccessBatchCompleted:
+            for request, status in zip(event.request, event.status, strict=True):
+                self._complete(request, status)
         else:
             self._apply_rarer(recorded)
+
+    def _complete(self, request: int, status: int) -> None:
+        skill = self._open.pop(request, "")
+        if skill and status >= 500:
+            self._count(skill, failed=1)
 
     def _apply_rarer(self, recorded: Recorded) -> None:
         match recorded.event:

@@ -5,15 +5,21 @@ from collections.abc import Callable, Sequence
 import trio
 from msgspec.structs import astuple, replace
 
-from omac.domain.access import access
-from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.access.access import (
+    AGGREGATE,
+    AccessAborted,
+    AccessCompleted,
+    AccessRefused,
+    AccessRequested,
+)
 from omac.domain.kernel import ids
 from omac.domain.kernel.aggregate import Addressed
-from omac.domain.kernel.event import Cause, Event, Recorded
+from omac.domain.kernel.event import Cause, Recorded
 from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal, stopping
 from omac.domain.settings.owner_limits import OwnerLimits
 from omac.projections.access.routes import SHARED, ResolvedRoute, find_skill, resolve_route, unknown_mount
+from omac.services.access.call_batches import CallBatches
 from omac.services.access.call_gauges import CallGauges, CountedFor
 from omac.services.access.port import Answer, Request
 from omac.services.kernel.engine import Engine
@@ -45,6 +51,7 @@ class JournalAccessRecorder:
         self._in_use: dict[_Cut, ResolvedRoute] = {}  # the routes of calls under way, and what cuts each
         self._owner = owner
         self._gauges = CallGauges(trio.current_time, owner)
+        self._batches = CallBatches(engine, self._stream)
         self._stopping = False
 
     def notice(self, recorded: Recorded) -> None:
@@ -85,7 +92,7 @@ class JournalAccessRecorder:
             self._gauges.release(counted)
             raise
         self._gauges.begin(counted, recorded.position)
-        return self._still_open(route, recorded)
+        return self._still_open(route, recorded.position)
 
     def admit_then(
         self,
@@ -98,26 +105,24 @@ class JournalAccessRecorder:
         """Implement AccessRecorder, and return the value that `end_ahead` takes. `ahead`: the request is forwarded
         before its record, so that the record decides nothing."""
 
-        def recorded(answer: Sequence[Recorded] | Exception) -> None:
+        def recorded(answer: int | Exception) -> None:
             if isinstance(answer, Exception):
                 self._gauges.release(counted)
                 if isinstance(answer, Refusal) and not ahead:
-                    self._count_unrecorded(requested, answer)
+                    self._count_unrecorded(self._requested(route, request), answer)
                 answered(answer)
                 return
-            self._gauges.begin(counted, answer[0].position)
+            self._gauges.begin(counted, answer)
             try:
-                access: int | Exception = answer[0].position if ahead else self._still_open(route, answer[0])
+                admitted: int | Exception = answer if ahead else self._still_open(route, answer)
             except Refusal as refusal:
-                access = refusal
-            answered(access)
+                admitted = refusal
+            answered(admitted)
 
-        requested = self._requested(route, request)
-        fact = Addressed(access.AGGREGATE, self._stream, requested)
         try:
-            self._engine.record_then(fact, _AGENT, recorded)
+            self._batches.begin(route, request.method, self._recorded(request.path), recorded)
         except Refusal as refusal:
-            self._count_unrecorded(requested, refusal)
+            self._count_unrecorded(self._requested(route, request), refusal)
             raise
         counted = self._gauges.reserve(route)
         return counted
@@ -130,10 +135,11 @@ class JournalAccessRecorder:
         path = self._recorded(request.path)
         return AccessRequested(route.dir, route.skill, route.mount, route.session, request.method, path)
 
-    def _still_open(self, route: ResolvedRoute, recorded: Recorded) -> int:
-        """The position of a record. What changed while it was made durable counts: the route is looked up again."""
+    def _still_open(self, route: ResolvedRoute, admitted: int) -> int:
+        """The id of an access that is recorded. What changed while it was made durable counts: the route is looked up
+        again."""
         if self._is_current(route):
-            return recorded.position
+            return admitted
         try:
             if self._stopping:
                 raise stopping()
@@ -141,9 +147,9 @@ class JournalAccessRecorder:
             if now.port != route.port:
                 raise Refusal("sidecar-down", f"{route.skill}: its sidecar was restarted; try again")
         except Refusal as refusal:
-            self.aborted(recorded.position, Answer(refusal.status, 0, 0, 0), refusal.reason)
+            self.aborted(admitted, Answer(refusal.status, 0, 0, 0), refusal.reason)
             raise
-        return recorded.position
+        return admitted
 
     def watch(self, route: ResolvedRoute, cut: _Cut) -> None:
         self._in_use[cut] = route
@@ -212,10 +218,12 @@ class JournalAccessRecorder:
 
     def completed(self, access: int, answer: Answer) -> None:
         assert answer.status is not None
-        self._soon(access, AccessCompleted(access, *astuple(answer)))
+        self._gauges.end(access)
+        self._batches.end(AccessCompleted(access, *astuple(answer)))
 
     def aborted(self, access: int, answer: Answer, reason: str) -> None:
-        self._soon(access, AccessAborted(access, reason, *astuple(answer)))
+        self._gauges.end(access)
+        self._batches.end(AccessAborted(access, reason, *astuple(answer)))
 
     async def _admitted(self, event: AccessRequested) -> Recorded:
         """The record, once durable. A journal that stalls refuses in time, and what it records later is aborted."""
@@ -226,7 +234,7 @@ class JournalAccessRecorder:
 
         with trio.move_on_after(RECORD_S):
             try:
-                (recorded,) = await self._engine.execute(access.AGGREGATE, self._stream, event, _AGENT, late=late)
+                (recorded,) = await self._engine.execute(AGGREGATE, self._stream, event, _AGENT, late=late)
             except Refusal as refusal:
                 self._count_unrecorded(event, refusal)
                 raise
@@ -239,7 +247,7 @@ class JournalAccessRecorder:
         refused = AccessRefused(
             event.dir, event.skill, event.mount, event.session, event.method, event.path, refusal.status, reason
         )
-        fact = Addressed(access.AGGREGATE, self._stream, refused)
+        fact = Addressed(AGGREGATE, self._stream, refused)
         self._refusals.count(fact, _AGENT, (event.dir, event.skill, event.session, reason), _anybodys(refused))
 
     async def refused(self, token: str | None, mount: str, request: Request, status: int, reason: str) -> None:
@@ -257,7 +265,7 @@ class JournalAccessRecorder:
             status,
             reason,
         )
-        fact = Addressed(access.AGGREGATE, self._stream, event)
+        fact = Addressed(AGGREGATE, self._stream, event)
         # any number of them may come: of strangers one event an interval, of known callers a bounded number
         kind = (event.dir, event.skill, event.session, reason)
         await self._refusals.note(fact, _AGENT, kind, stranger=not directory.path, beyond=_anybodys(event))
@@ -266,10 +274,6 @@ class JournalAccessRecorder:
         """Return the part of a path that is recorded. Tokens are replaced before a long path is cut, or half of a token
         could stay."""
         return path if len(path) <= PATH_MAX else self._engine.scrubbed(path, PATH_MAX)
-
-    def _soon(self, request: int, event: Event) -> None:
-        self._gauges.end(request)
-        self._engine.record_soon([Addressed(access.AGGREGATE, self._stream, event)], Cause("agent", None, request))
 
 
 def _anybodys(refused: AccessRefused) -> AccessRefused:

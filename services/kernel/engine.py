@@ -184,6 +184,14 @@ class Engine(Execution):
         with trio.move_on_after(CATCH_UP_S), suppress(Refusal):
             await self.catch_up()
 
+    def require_recording(self) -> None:
+        """Raise Refusal where nothing more is recorded now; see `Writer.require_open`."""
+        self._writer.require_open()
+
+    def gather(self, flush: Callable[[], None], *, is_awaited: bool) -> None:
+        """Have `flush` called before the next commit; see `Writer.gather`."""
+        self._writer.gather(flush, is_awaited=is_awaited)
+
     def record_then(self, fact: Addressed[Any, Any], cause: Cause, answered: Answered) -> None:
         """Append a fact to a log without waiting; see `Writer.submit_then`. Raises Refusal."""
         self._writer.submit_then((self._fact(fact),), cause, answered)

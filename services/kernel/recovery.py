@@ -108,11 +108,11 @@ async def _close(engine: Engine, dead: RunId, directories: int, sidecars: int) -
     """Abort the open accesses of a run and, if it never ended, record its recovery: both or neither, and once."""
     stream, log = ids.run_stream(engine.host, dead), ids.access_stream(engine.host)
     cause = Cause("omac", None, engine.system.runs[stream].position or None)
-    open_ = [position for position, owner in engine.system.accesses.open.items() if owner == (log, dead)]
-    aborts = {position: Addressed(access.AGGREGATE, log, AccessAborted(position, REASON)) for position in open_}
+    open_ = [request for request, owner in engine.system.accesses.open.items() if owner == (log, dead)]
+    aborts = {request: Addressed(access.AGGREGATE, log, AccessAborted(request, REASON)) for request in open_}
     command = run.Recover(run.RunRecovered(engine.run, directories, sidecars, len(open_)))
     recovered = await engine.execute(run.AGGREGATE, stream, command, cause, beside=list(aborts.values()))
-    late = [abort for position, abort in aborts.items() if position in engine.system.accesses.open]
+    late = [abort for request, abort in aborts.items() if request in engine.system.accesses.open]
     if not recovered and late:  # it ended in order, but could not record how these did
         await engine.record(late, cause)
 

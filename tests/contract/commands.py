@@ -123,7 +123,9 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     ),
     "access": (
         access.AccessRequested(WORKDIR, "echo", "echo", "s1", "GET", "/x"),
+        access.AccessBatchRequested(WORKDIR, "echo", "echo", "s1", ("GET", "PUT"), ("/x", "/y")),
         access.AccessCompleted(1, 200, 0, 5, 1_000),
+        access.AccessBatchCompleted((2, access.access_id(2, 1)), (200, 404), (0, 7), (5, 6), (1_000, 2_000)),
         access.AccessAborted(1, "client-gone"),
         access.AccessRefused(WORKDIR, None, "", None, "GET", "/x", 404, "unknown-mount"),
     ),

@@ -326,6 +326,16 @@ GOLDEN: list[tuple[str, Event, str]] = [
         access.AccessRequested("/w", "echo", "echo", None, "POST", "/v1/\u00fc"),
         "0196a22f77a46563686fa46563686fc0a4504f5354a62f76312fc3bc",
     ),
+    (
+        "access.batch-requested",
+        access.AccessBatchRequested("/w", "echo", "echo", None, ("POST", "GET"), ("/v1/\u00fc", "")),
+        "0196a22f77a46563686fa46563686fc092a4504f5354a347455492a62f76312fc3bca0",
+    ),
+    (
+        "access.batch-completed",
+        access.AccessBatchCompleted((4, access.access_id(4, 255)), (200, 500), (0, 1), (65536, 2), (1234, 5)),
+        "01959204cf0000ff000000000492ccc8cd01f492000192ce000100000292cd04d205",
+    ),
     ("access.completed", access.AccessCompleted(1, 200, 0, 65536, 1234), "019501ccc800ce00010000cd04d2"),
     (
         "access.refused",

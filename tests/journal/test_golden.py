@@ -5,6 +5,7 @@ crashes and is restarted, a setting is changed, and a program runs in a sandbox.
 hooks in Claude Code. From format 5 on it has a checkpoint, signed by the key beside it, and an export. Format 6 has a
 seal that failed, format 7 a checkpoint of another journal. In format 8 personal fields are encrypted, with the key
 beside it, and with a key that was erased. In format 9 the key that signs was moved, into a vault and back.
+In format 10 calls that came together share a record.
 `format-1-first.db.gz` is of the very first omac that people had, without sandboxes: its events lack the column
 `happened`.
 """
@@ -91,6 +92,20 @@ def test_its_personal_fields(tmp_path: Path) -> None:
         keys.add(read_all(str(packed.with_name("format-8.subjects"))))
     assert fields[:2] == [["(erased)"] * 4, [(), ()]]
     assert fields[2:] == [["/status", "/echo/hello", "/crash", "/"], [("an-argument",), ()]]
+
+
+def test_calls_that_share_a_record(tmp_path: Path) -> None:
+    """Calls that share a record of a golden journal are rows of their own, with their paths where the key is."""
+    (packed,) = [path for path in GOLDEN if path.name == "format-10.db.gz"]
+    (tmp_path / "journal.db").write_bytes(gzip.decompress(packed.read_bytes()))
+    (tmp_path / "journal.db").chmod(0o600)
+    keys = StateDir(str(tmp_path / "state")).subject_keys(str(tmp_path / "journal.db"), "id")
+    keys.add(read_all(str(packed.with_name("format-10.subjects"))))
+    with closing(ReadJournal(str(tmp_path / "journal.db"), keys=lambda _: keys)) as journal:
+        rows = [row for row in audit_rows(journal.records()) if row.kind == "access"][3:]
+    paths = sorted(f"/echo/{turn}/{number}" for turn in range(2) for number in range(6))
+    assert (sorted(row.path for row in rows), {row.outcome for row in rows}) == (paths, {"completed"})
+    assert len({row.position for row in rows}) < len(rows) == len({row.access for row in rows})
 
 
 def test_it_is_taken_over(path: str, name: str) -> None:

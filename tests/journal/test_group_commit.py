@@ -605,6 +605,46 @@ async def test_too_many_are_refused(live: Live, path: Path, monkeypatch: pytest.
     live.assert_whole(14)
 
 
+# ---- what is gathered elsewhere ----
+
+
+async def test_gathered_just_before_a_commit(live: Live, journal: Journal) -> None:
+    """A gatherer submits once, when the loop has nothing left to run, and in time for that commit."""
+    answers: list[Sequence[Recorded] | Exception] = []
+    gathered: list[str] = []
+
+    def submit() -> None:
+        live.writer.submit_then([called("+".join(gathered))], CAUSE, answers.append)
+
+    live.writer.gather(submit, is_awaited=True)
+    gathered += ["a", "b"]
+    callers = Callers(live)
+    await callers.append("asked")
+    await until(lambda: bool(answers))
+    assert texts(list(journal.records())) == ["asked", "a+b"]
+    assert live.batches == 1
+
+
+async def test_gathered_and_not_awaited(live: Live, journal: Journal) -> None:
+    """A gatherer for which nobody waits submits soon, without a commit that somebody waits for."""
+    live.writer.gather(lambda: live.writer.submit_soon([called("soon")], CAUSE), is_awaited=False)
+    await trio.testing.wait_all_tasks_blocked()
+    assert texts(list(journal.records())) == []
+    await until(lambda: texts(list(journal.records())) == ["soon"])
+
+
+async def test_gathered_before_it_ends(live: Live, journal: Journal) -> None:
+    """A gatherer submits before the writer ends, and what it submits is written; one that comes later does so at once,
+    to be refused."""
+    live.writer.gather(lambda: live.writer.submit_soon([called("last")], CAUSE), is_awaited=False)
+    live.stop()
+    await live.ended.wait()
+    assert texts(list(journal.records())) == ["last"]
+    submitted: list[str] = []
+    live.writer.gather(lambda: submitted.append("late"), is_awaited=True)
+    assert submitted == ["late"]
+
+
 # ---- the end ----
 
 
@@ -718,6 +758,43 @@ async def test_why_a_store_stalls(live: Live, path: Path, monkeypatch: pytest.Mo
     await append_while_stalled("stalls again")
     assert callers.reasons() == ["stopping", "journal-unavailable", "journal-unavailable", "stopping"]
     assert "locked by another program" in str(callers.answers["locked, and stalls"])
+
+
+async def test_what_is_gathered_when_a_fold_fails_is_refused(
+    journal: Journal, path: Path, nursery: trio.Nursery
+) -> None:
+    """A writer that fails submits what is gathered, so that those who wait hear that it is refused."""
+
+    def fail(_: Sequence[Recorded]) -> None:
+        live.writer.gather(submit, is_awaited=True)
+        raise ValueError("a fold")
+
+    def submit() -> None:
+        with pytest.raises(Refusal) as refused:
+            live.writer.submit_then([called("late")], CAUSE, lambda _: None)
+        reasons.append(refused.value.reason)
+
+    reasons: list[str] = []
+    live = await start(nursery, journal, fold=fail)
+    with pytest.raises(Refusal):
+        await live.writer.submit([called("a")], CAUSE)
+    await live.ended.wait()
+    assert reasons == ["stopping"]
+    assert isinstance(live.error, ValueError)
+
+
+async def test_a_gatherer_that_fails_ends_everything(live: Live) -> None:
+    """A gatherer that fails ends the writer, and leaves nobody waiting."""
+
+    def fail() -> None:
+        raise ValueError("a gatherer")
+
+    live.writer.gather(fail, is_awaited=False)
+    with pytest.raises(Refusal) as refused:
+        await live.writer.submit([called("a")], CAUSE)
+    assert refused.value.reason in ("journal-unavailable", "stopping")
+    await live.ended.wait()
+    assert isinstance(live.error, ValueError)
 
 
 async def test_a_fold_that_fails_ends_everything(journal: Journal, path: Path, nursery: trio.Nursery) -> None:

@@ -11,7 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.access.access import (
+    AccessAborted,
+    AccessBatchCompleted,
+    AccessBatchRequested,
+    AccessCompleted,
+    AccessRefused,
+    AccessRequested,
+    access_id,
+)
 from omac.domain.access.control import ControlCalled, ControlRefused
 from omac.domain.directories import directory
 from omac.domain.directories.events import ActivationRequested, Deactivated, RouteStubbed, Skill
@@ -51,10 +59,25 @@ def inside(system: System) -> Any:
     )
 
 
+def call_together(history: Any, chance: random.Random, called: list[int], path: str, name: str) -> None:
+    """Append three requests in one record, and the ends of some of all that were `called` so, in any order."""
+    stream, paths = ids.access_stream(HOST), ("/", "/a", "/b")
+    position = history.log(stream, AccessBatchRequested(path, name, name, None, ("GET",) * 3, paths))
+    called.extend(access_id(position, number) for number in range(3))
+    chance.shuffle(called)
+    ended = tuple(called[:4])
+    del called[:4]
+    if chance.random() < 0.3:
+        history.log(stream, AccessAborted(ended[0], "client-gone"))
+        ended = ended[1:]
+    history.log(stream, AccessBatchCompleted(ended, *[(1,) * len(ended)] * 4))
+
+
 def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
     """Return a random history that could have happened: commands are decided, and their events are appended."""
     chance = random.Random(seed)
     policy = RestartPolicy(limit=2)
+    called: list[int] = []
     for number in range(steps):
         path = f"/w/{chance.choice('abc')}"
         name = chance.choice(["echo", "mail"])
@@ -88,7 +111,7 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
             sidecar.RequestStop("x"),
             sidecar.ReportStopped(),
         ]
-        match chance.randrange(9):
+        match chance.randrange(10):
             case 0:
                 register = chance.choice([registration.Register, registration.Approve])
                 history.decide(registration, Registration(), stream, register(code, path))
@@ -101,6 +124,8 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
                         [AccessCompleted(position, 200, 1, 2, 3), AccessAborted(position, "client-gone")]
                     )
                     history.log(ids.access_stream(HOST), outcome)
+            case 8:
+                call_together(history, chance, called, path, name)
             case 4:
                 refused = AccessRefused(None, None, "", None, "GET", "", 404, "unknown-mount")
                 history.log(ids.access_stream(HOST), refused)

@@ -21,7 +21,7 @@ from typing import Any
 from real_omac import COMMAND, Answer, Done, Omac, Serving, curl
 from valued_skill import with_vault
 
-from omac.domain.access.access import AccessRequested
+from omac.domain.access.access import AccessRequested, accesses_of
 from omac.domain.credentials.credential import SecretWritten
 from omac.domain.directories.events import ActivationRequested, SessionAdmitted
 from omac.domain.kernel import ids
@@ -288,7 +288,8 @@ class Disorder:
             if (number := written[ids.workdir_id(project), skill]) < count:
                 self.fail(f"{count} secrets were given to {skill} in {project}, {number} are recorded")
         digests = {event.digest for event in events if isinstance(event, ActivationRequested | SessionAdmitted)}
-        paths = Counter(event.path for event in events if isinstance(event, AccessRequested))
+        accesses = [event for record in records for _, event in accesses_of(record.position, record.event)]
+        paths = Counter(event.path for event in accesses if isinstance(event, AccessRequested))
         launches = Counter(event.argv[-1] for event in events if isinstance(event, LaunchRequested))
         for things, lost in (
             ("tokens", self.ledger.digests - digests),

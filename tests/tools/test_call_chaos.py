@@ -9,7 +9,6 @@ import random
 import signal
 import threading
 import time
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from polling import eventually
 from random_callers import Callers
 from real_omac import Omac, Serving
 
-from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRequested
+from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRequested, accesses_of
 from omac.domain.sidecars.sidecar import RestartPolicy
 
 CALLS = int(os.environ.get("OMAC_SOAK_CALLS") or 20_000)
@@ -60,17 +59,20 @@ class Counting:
 
 
 class Recorded:
-    """The journal's records of calls, read on from the last position, in a few bytes for each."""
+    """The journal's records of calls, read on from the last position, in a few bytes for each that has ended."""
 
     def __init__(self, omac: Omac, numbers_max: int) -> None:
         self._omac = omac
         self._position = 0
-        self._calls = array("I", [0])  # the number of the call whose request has this position, else 0
-        self._outcomes = bytearray(1)  # by the position of the request: 1 completed, 2 aborted
+        self._open: dict[int, int] = {}  # the numbers of the calls without an outcome, by the ids of their accesses
         self.requested = bytearray(numbers_max + 1)  # by number
         self.completed = bytearray(numbers_max + 1)
-        self.open = 0  # calls without an outcome
         self.ended: Counter[str] = Counter()
+
+    @property
+    def open(self) -> int:
+        """The count of calls without an outcome."""
+        return len(self._open)
 
     def follow(self) -> "Recorded":
         """Read the new records.
@@ -80,31 +82,26 @@ class Recorded:
         """
         for record in self._omac.records(self._position):
             self._position = record.position
-            self._calls.append(0)
-            self._outcomes.append(0)
-            match record.event:
-                case AccessRequested():
-                    number = int(record.event.path[1:])
-                    assert not self.requested[number], f"call {number} is recorded twice (seed {SEED})"
-                    self.requested[number] = 1
-                    self._calls[record.position] = number
-                    self.open += 1
-                case AccessCompleted():
-                    self._end(record.event.request, "completed")
-                case AccessAborted():
-                    self._end(record.event.request, record.event.reason)
-                case _:
-                    pass
+            for access, event in accesses_of(record.position, record.event):
+                match event:
+                    case AccessRequested():
+                        number = int(event.path[1:])
+                        assert not self.requested[number], f"call {number} is recorded twice (seed {SEED})"
+                        self.requested[number] = 1
+                        self._open[access] = number
+                    case AccessCompleted():
+                        self._end(access, "completed")
+                    case AccessAborted():
+                        self._end(access, event.reason)
+                    case _:
+                        pass
         return self
 
-    def _end(self, request: int, how: str) -> None:
-        number = self._calls[request]
-        assert number, f"position {request} has an outcome and is no call (seed {SEED})"
-        assert not self._outcomes[request], f"call {number} has two outcomes (seed {SEED})"
-        self._outcomes[request] = 1
+    def _end(self, access: int, how: str) -> None:
+        number = self._open.pop(access, 0)
+        assert number, f"access {access} has an outcome and is no call, or had one already (seed {SEED})"
         self.completed[number] = how == "completed"
         self.ended[how] += 1
-        self.open -= 1
 
 
 def check(counting: Counting, recorded: Recorded, *, settled: bool = True) -> Counter[str]:

@@ -82,7 +82,7 @@ def index(omac: Omac, *statements: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "statement", ["DELETE FROM row WHERE number = 10", "UPDATE row SET skill = 'other' WHERE number = 10"]
+    "statement", ["DELETE FROM row WHERE number = 2560", "UPDATE row SET skill = 'other' WHERE number = 2560"]
 )
 def test_an_index_that_was_forged(busy: Omac, statement: str) -> None:
     """The check of a sound journal names an index that says what its events do not, and the command that mends it."""
@@ -95,7 +95,7 @@ def test_an_index_that_was_forged(busy: Omac, statement: str) -> None:
     assert busy.run("journal", "check").status == 0
 
 
-@pytest.mark.parametrize("change", ["row SET body = x'c1' WHERE number = 10", "progress SET state = x'00'"])
+@pytest.mark.parametrize("change", ["row SET body = x'c1' WHERE number = 2560", "progress SET state = x'00'"])
 def test_an_index_that_is_damaged(busy: Omac, change: str) -> None:
     """Rows and states of an index that cannot be decoded are as if it were not there: it is made again."""
     rows = page(busy, "--after", "start", "--skill", "echo")

@@ -25,7 +25,7 @@ from real_omac import CURL, Omac, Serving, curl, omac_in
 from tools.test_snapshots import called_often
 
 from omac.adapters.linux import process
-from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRequested
+from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRequested, accesses_of
 from omac.domain.access.control import ControlRefused
 from omac.domain.kernel.run import RunRecovered, RunStopped
 from omac.services.kernel.checkpointing import WORTH
@@ -476,10 +476,9 @@ def test_nothing_forwarded_is_lost_by_a_kill(omac: Omac) -> None:
     assert {row["reason"] for row in aborted} <= {"omac-killed", "client-gone"}
     assert ("/hang", "omac-killed") in {(row["path"], row["reason"]) for row in aborted}
 
-    requested = [record.position for record in omac.events(AccessRequested)]
-    outcomes = Counter(
-        record.event.request for record in omac.events() if isinstance(record.event, AccessCompleted | AccessAborted)
-    )
+    accesses = [access for record in omac.events() for access in accesses_of(record.position, record.event)]
+    requested = [access for access, event in accesses if isinstance(event, AccessRequested)]
+    outcomes = Counter(access for access, event in accesses if isinstance(event, AccessCompleted | AccessAborted))
     assert outcomes == Counter(requested)
     (recovered,) = omac.events(RunRecovered)
     assert isinstance(recovered.event, RunRecovered)

@@ -76,7 +76,7 @@ def run(request: AuditRequest, environment: Mapping[str, str]) -> int:
         if count is None:
             _report_pruned(journal, request.query)
     if request.follow:
-        _follow(request, environment, head)
+        _follow(request, environment, Cursor("", head))
     return 0
 
 
@@ -135,14 +135,14 @@ def _resume(request: AuditRequest, environment: Mapping[str, str]) -> int:
         head = journal.store.head()
         cursor = Cursor.parse(request.after or START, journal.store.journal_id(), head)
         if request.follow:
-            _follow(request, environment, cursor.position, cursor.journal_id)
+            _follow(request, environment, cursor, shows_cursors=True)
             return 0
         progress = Progress("events indexed")
         audit = SearchedAudit(journal, StateDir.of(environment), head, progress=progress.show)
-        page = AuditPage(islice(audit.ended(request.query, cursor.position), request.page))
+        page = AuditPage(islice(cursor.behind(audit.ended(request.query, cursor.known)), request.page))
         _show(progress.before(page.rows()), request.form)
-        _report_pruned(journal, request.query, cursor.position)
-    following = cursor._replace(position=page.last if page.count == request.page else head)
+        _report_pruned(journal, request.query, cursor.known)
+    following = page.last if page.last and page.count == request.page else Cursor(cursor.journal_id, head)
     if request.form == "json":
         print_json({"cursor": str(following)})
     else:
@@ -151,36 +151,39 @@ def _resume(request: AuditRequest, environment: Mapping[str, str]) -> int:
 
 
 class AuditPage:
-    """Rows as they are shown, with `count` and the position of the `last` one's end."""
+    """Rows as they are shown, with `count` and the cursor of the `last` one."""
 
-    def __init__(self, ended: Iterable[tuple[int, AuditRow]]) -> None:
+    def __init__(self, ended: Iterable[tuple[Cursor, AuditRow]]) -> None:
         self._ended = ended
-        self.count = self.last = 0
+        self.count = 0
+        self.last: Cursor | None = None
 
     def rows(self) -> Iterator[AuditRow]:
         """Yield them."""
-        for position, row in self._ended:
-            self.last = position
+        for cursor, row in self._ended:
+            self.last = cursor
             self.count += 1
             yield row
 
 
-def _follow(request: AuditRequest, environment: Mapping[str, str], known: int, journal_id: str = "") -> None:
-    """Show each row as it ends, until the person ends it. Those up to position `known` were shown; in JSON, each row
-    has its cursor where `journal_id` is given."""
+def _follow(
+    request: AuditRequest, environment: Mapping[str, str], cursor: Cursor, *, shows_cursors: bool = False
+) -> None:
+    """Show each row behind the cursor as it ends, until the person ends it; with its own cursor, in JSON, if wanted."""
     with to_read(environment, request.journal) as journal:
         head = journal.store.head()
         audit = SearchedAudit(journal, StateDir.of(environment), head)
         fold = audit.fold()
-        _show_each(audit.ended(request.query, known), request, journal_id)
-    _show_each(ended_rows(_records_for_ever(request, environment, head), fold), request, journal_id)
+        _show_each(cursor.behind(audit.ended(request.query, cursor.known)), request, shows_cursors=shows_cursors)
+    ended = ended_rows(_records_for_ever(request, environment, head), fold)
+    _show_each(cursor.behind(ended), request, shows_cursors=shows_cursors)
 
 
-def _show_each(ended: Iterable[tuple[int, AuditRow]], request: AuditRequest, journal_id: str) -> None:
-    for position, row in ended:
+def _show_each(ended: Iterable[tuple[Cursor, AuditRow]], request: AuditRequest, *, shows_cursors: bool) -> None:
+    for cursor, row in ended:
         if request.query.matches(row):
-            if journal_id and request.form == "json":
-                print_json(json_row(row) | {"cursor": str(Cursor(journal_id, position))})
+            if shows_cursors and request.form == "json":
+                print_json(json_row(row) | {"cursor": str(cursor)})
             else:
                 _show([row], request.form, headed=False)
 

@@ -71,7 +71,7 @@ class _Reading:
         with to_read(self._environment, self._journal) as opened:
             for recorded in opened.records(self._position):
                 self._position = recorded.position
-                if (row := self._fold.apply(recorded)) is not None:
+                for row in self._fold.apply(recorded):
                     self._calls.end(row, now)
         return self._calls.load(now, self._fold.accesses.values())
 

@@ -179,14 +179,14 @@ def _positions(journal: ReadJournal, query: AuditQuery, head: int, tell: Tell) -
     if not query.is_selective:
         return None
     positions, fold = array("q"), AuditFold()
-    for ended, row in ended_rows(journal.records(0, head), fold):
+    for ended, rows in ended_rows(journal.records(0, head), fold):
         tell(ended, head)
-        if query.matches(row):
-            positions.append(row.position)
-            if ended != row.position:
-                positions.append(ended)
+        wanted = [row.position for row in rows if query.matches(row)]
+        positions.extend(wanted)
+        if wanted:
+            positions.append(ended)
     positions.extend(row.position for row in fold.open() if query.matches(row))
-    return array("q", sorted(positions))
+    return array("q", sorted(set(positions)))
 
 
 def _write_events(

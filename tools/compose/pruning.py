@@ -14,7 +14,7 @@ import trio
 from msgspec.structs import replace
 
 from omac.domain.access import sealing
-from omac.domain.access.access import AccessAborted, AccessCompleted
+from omac.domain.access.access import accesses_of, position_of
 from omac.domain.access.sealing import SegmentSealed
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON, Recorded
@@ -131,7 +131,7 @@ class Pruning:
 
     def _planned(self, segment: Segment) -> PlannedPrune:
         system = System().replay(self._journal.folded(0, segment.last))
-        streams = _living(system)
+        streams, under_way = _living(system), set(map(position_of, system.accesses.open))
         kept, dropped, seen = set[int](), Counter[str](), set[StreamId]()
         counted_at = begun = ended = 0
         for recorded in self._journal.records(segment.first - 1, segment.last):
@@ -140,7 +140,7 @@ class Pruning:
                 seen.add(recorded.stream)
                 if recorded.version > 1:
                     streams.add(recorded.stream)  # an earlier segment has its beginning
-            if _is_kept(recorded, segment.first, system, streams):
+            if _is_kept(recorded, segment.first, under_way, streams):
                 kept.add(recorded.position)
             else:
                 counted_at = counted_at or recorded.position
@@ -192,16 +192,17 @@ def _living(system: System) -> set[StreamId]:
     return streams
 
 
-def _is_kept(recorded: Recorded, first: int, system: System, streams: set[StreamId]) -> bool:
-    """Return whether an event of the segment that begins at position `first` stays; `system` is the state at its
-    end."""
+def _is_kept(recorded: Recorded, first: int, under_way: set[int], streams: set[StreamId]) -> bool:
+    """Return whether an event of the segment that begins at position `first` stays; `under_way` are the positions of
+    requests that are under way at its end."""
     if isinstance(recorded.event, PositionSetAside):
         return True  # it excuses a position from its proof
-    if isinstance(recorded.event, AccessCompleted | AccessAborted):
-        return recorded.event.request < first  # its request was open, and kept, at the end of an earlier segment
-    if recorded.version is None:
-        return recorded.position in system.accesses.open
-    return recorded.stream in streams
+    if recorded.version is not None:
+        return recorded.stream in streams
+    # A request that is kept keeps its outcome, and those of all that came with it: it was under way at the end of an
+    # earlier segment, or one of its record is.
+    requested = {position_of(access) for access, _ in accesses_of(recorded.position, recorded.event)}
+    return any(position < first or position in under_way for position in requested)
 
 
 def _counts(system: System) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from heapq import merge
-from itertools import islice
+from itertools import groupby, islice
 from operator import itemgetter
 
 import msgspec
@@ -30,6 +30,7 @@ from omac.projections.evidence.accesses import (
     AuditRow,
     PlacedRow,
     ended_rows,
+    request_order,
 )
 from omac.projections.evidence.audit_query import AuditQuery
 from omac.tools.compose.state import StateDir
@@ -88,20 +89,20 @@ class SearchedAudit:
                 del kept[: len(kept) - count]
         return kept[len(kept) - count :] if count < len(kept) else kept
 
-    def ended(self, query: AuditQuery, after: int) -> Iterator[tuple[int, AuditRow]]:
-        """Yield the rows that are wanted and ended behind position `after`, in the order of their ends, with these.
+    def ended(self, query: AuditQuery, after: int) -> Iterator[tuple[int, list[AuditRow]]]:
+        """Yield the rows that are wanted and ended behind position `after`, by the positions of their ends, in order.
         Raises Refusal."""
         if self._is_indexed:
             try:
-                for position, row in self._search_ended(query, after):
+                for position, rows in self._search_ended(query, after):
                     after = position
-                    yield position, row
+                    yield position, rows
                 return
             except BROKEN as error:
                 self._drop(error)
-        for position, row in ended_rows(self._journal.records(0, self._head)):
-            if position > after and query.matches(row):
-                yield position, row
+        for position, rows in ended_rows(self._journal.records(0, self._head)):
+            if position > after and (wanted := [row for row in rows if query.matches(row)]):
+                yield position, wanted
 
     def fold(self) -> AuditFold:
         """Return the fold of all records up to the head. Raises Refusal."""
@@ -183,16 +184,16 @@ class SearchedAudit:
             if not newest_first:
                 yield from ((0, row) for row in rest)
 
-    def _search_ended(self, query: AuditQuery, after: int) -> Iterator[tuple[int, AuditRow]]:
+    def _search_ended(self, query: AuditQuery, after: int) -> Iterator[tuple[int, list[AuditRow]]]:
         with self._index() as index:
             progress, log = self._caught_up(index)
             waiting = sorted(
                 ((placed.ended, placed.row) for placed in log.waiting() if placed.ended > after), key=itemgetter(0)
             )
             indexed = ((ended, _row(body)) for ended, body in index.select_ended(progress, _searched(query), after))
-            for ended, row in merge(indexed, waiting, key=itemgetter(0)):
-                if query.matches(row):
-                    yield ended, row
+            for ended, group in groupby(merge(indexed, waiting, key=itemgetter(0)), key=itemgetter(0)):
+                if wanted := [row for _, row in group if query.matches(row)]:
+                    yield ended, sorted(wanted, key=request_order)
 
     def _index(self) -> closing[AuditIndex]:
         """The index, to be closed. Behind a prune that was killed it is another one: the rows of before are dropped."""

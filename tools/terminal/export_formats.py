@@ -64,7 +64,7 @@ def _ocsf(journal: str, events: Iterable[EventContent]) -> Iterator[bytes]:
     for taken in events:
         event = _event(taken)
         if taken.content is not None and event is not None:
-            yield _json(objects.of(taken.content, event, _record(taken, event)))
+            yield from map(_json, objects.of(taken.content, event, _record(taken, event)))
 
 
 def _event(taken: EventContent) -> Event | None:

@@ -1,14 +1,26 @@
 """Events as the Open Cybersecurity Schema Framework has them, version 1.8.0: what a program did is Process Activity
 (1007), all else API Activity (6003). The schemas of both lie in `ocsf_schema`, with their licence.
 
-An event is one object, which `unmapped` has as it was recorded. The end of an access names what its beginning named,
-where both are exported. An event without content has no object: a class of its own would have to invent when it was.
+An event is one object, which `unmapped` has as it was recorded; one of several accesses is an object for each. The end
+of an access names what its beginning named, where both are exported. An event without content has no object: a class of
+its own would have to invent when it was.
 """
 
 import shlex
+from collections.abc import Iterator
 from typing import Any
 
-from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.access.access import (
+    AccessAborted,
+    AccessBatchCompleted,
+    AccessBatchRequested,
+    AccessCompleted,
+    AccessRefused,
+    AccessRequested,
+    accesses_of,
+    number_of,
+    position_of,
+)
 from omac.domain.access.control import ControlCalled, ControlRefused
 from omac.domain.guard.denial import GuardDenied
 from omac.domain.kernel.event import Event
@@ -65,19 +77,28 @@ class OcsfObjects:
 
     def __init__(self, journal: str) -> None:
         self._journal = journal
-        self._begun: dict[int, AccessRequested] = {}  # accesses that have not ended, by position
+        self._begun: dict[int, AccessRequested] = {}  # accesses that have not ended, by id
 
-    def of(self, content: LeafContent, event: Event, record: dict[str, Any]) -> dict[str, Any]:
-        """Return the object of an event; `record` is what it says."""
+    def of(self, content: LeafContent, event: Event, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the objects of an event; `record` is what it says."""
+        if isinstance(event, AccessBatchRequested | AccessBatchCompleted):
+            for number, (access, of_one) in enumerate(accesses_of(content.position, event)):
+                yield self._object(content, of_one, record, access, f".{number}")
+        else:
+            yield self._object(content, event, record, content.position)
+
+    def _object(
+        self, content: LeafContent, event: Event, record: dict[str, Any], access: int, place: str = ""
+    ) -> dict[str, Any]:
         word = content.kind.replace(".", "-").rpartition("-")[2]
         is_process = content.kind.partition(".")[0] in OF_PROCESSES and content.kind != "sandbox.inspected"
-        begun = self._begun_by(content.position, event)
+        begun = self._begun_by(access, event)
         if is_process:
             class_uid, activity = PROCESS_ACTIVITY, OF_PROCESS_WORDS.get(word, OTHER)
             own = _process_activity(content, event)
         else:
             class_uid, activity = API_ACTIVITY, _activity(event, begun, word)
-            own = _api_activity(content, event, begun)
+            own = _api_activity(content, event, begun, access)
         category = class_uid // 1_000
         failed = _has_failed(event, word)
         return {
@@ -88,22 +109,22 @@ class OcsfObjects:
             "severity_id": SEVERITIES.get(word, LOW) if failed else INFORMATIONAL,
             "status_id": UNKNOWN if word == "requested" else FAILURE if failed else SUCCESS,
             "time": (content.at if content.happened is None else content.happened) // 1_000_000,
-            "message": content.kind, "metadata": self._metadata(content), "actor": _actor(content, event, begun),
+            "message": content.kind, "metadata": self._metadata(content, place), "actor": _actor(content, event, begun),
             **own, "unmapped": record,
         }  # fmt: skip
 
-    def _begun_by(self, position: int, event: Event) -> AccessRequested | None:
+    def _begun_by(self, access: int, event: Event) -> AccessRequested | None:
         if isinstance(event, AccessRequested):
-            self._begun[position] = event
+            self._begun[access] = event
             return event
         if isinstance(event, AccessCompleted | AccessAborted):
             return self._begun.pop(event.request, None)
         return None
 
-    def _metadata(self, content: LeafContent) -> dict[str, Any]:
+    def _metadata(self, content: LeafContent, place: str) -> dict[str, Any]:
         product = {"name": "omac", "vendor_name": "omac", "version": VERSION}
         metadata = {
-            "version": SCHEMA_VERSION, "product": product, "uid": f"{self._journal}/{content.position}",
+            "version": SCHEMA_VERSION, "product": product, "uid": f"{self._journal}/{content.position}{place}",
             "sequence": content.position, "event_code": content.kind, "log_name": self._journal,
             "logged_time": content.at // 1_000_000,
         }  # fmt: skip
@@ -134,7 +155,7 @@ def _activity(event: Event, begun: AccessRequested | None, word: str) -> int:
     return OF_WORDS.get(word, OTHER)
 
 
-def _api_activity(content: LeafContent, event: Event, begun: AccessRequested | None) -> dict[str, Any]:
+def _api_activity(content: LeafContent, event: Event, begun: AccessRequested | None, access: int) -> dict[str, Any]:
     of = begun or event
     fields: dict[str, Any] = {"src_endpoint": {"svc_name": APPLICATIONS.get(content.actor, content.actor)}}
     api: dict[str, Any] = {"operation": content.kind, "service": {"name": "omac"}}
@@ -145,11 +166,11 @@ def _api_activity(content: LeafContent, event: Event, begun: AccessRequested | N
     elif isinstance(of, ControlCalled | ControlRefused):
         api = {"operation": of.action or "unknown", "service": {"name": "omac control plane"}}
     if isinstance(event, AccessCompleted | AccessAborted):
-        api["request"] = {"uid": str(event.request)}
+        api["request"] = {"uid": _uid(event.request)}
         if event.duration_us is not None:
             fields["duration"] = event.duration_us // 1_000
     elif isinstance(event, AccessRequested):
-        api["request"] = {"uid": str(content.position)}
+        api["request"] = {"uid": _uid(access)}
     if isinstance(event, AccessCompleted | AccessAborted | AccessRefused) and event.status is not None:
         fields |= {"http_response": {"code": event.status}, "status_code": str(event.status)}
     if isinstance(reason := getattr(event, "reason", None), str) and reason:
@@ -157,6 +178,12 @@ def _api_activity(content: LeafContent, event: Event, begun: AccessRequested | N
     if isinstance(event, AccessRefused | ControlRefused | GuardDenied):
         fields["count"] = event.count
     return fields | {"api": api, "resources": _resources(content, of)}
+
+
+def _uid(access: int) -> str:
+    """Return what a request and its end are known by: the position of the request, and its number among others."""
+    number = number_of(access)
+    return f"{position_of(access)}.{number}" if number else str(position_of(access))
 
 
 def _resources(content: LeafContent, event: Event) -> list[dict[str, Any]]:

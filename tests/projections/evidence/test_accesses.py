@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.access.access import (
+    AccessAborted,
+    AccessBatchCompleted,
+    AccessBatchRequested,
+    AccessCompleted,
+    AccessRefused,
+    AccessRequested,
+    access_id,
+)
 from omac.domain.directories.events import Activated
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
@@ -226,6 +234,10 @@ def test_a_row_names_the_agent_of_its_run() -> None:
     assert [row.client for row in audit_rows(ended)] == [None]
 
 
+def completed_together(accesses: list[int]) -> AccessBatchCompleted:
+    return AccessBatchCompleted(tuple(accesses), *[(1,) * len(accesses)] * 4)
+
+
 def of_run(run: str, *events: Event, after: int = 0) -> list[Recorded]:
     """Return the events as a run recorded them."""
     stream = ids.run_stream(HostId("h"), ids.RunId(run))
@@ -235,9 +247,12 @@ def of_run(run: str, *events: Event, after: int = 0) -> list[Recorded]:
     ]
 
 
+BATCH = AccessBatchRequested("/w", "echo", "echo", "s1", ("GET", "PUT", "GET"), ("/x", "/y", "/x"))
+IDS = st.builds(access_id, st.integers(1, 12), st.sampled_from([0, 0, 1, 2]))
 ENDS = st.lists(
     st.one_of(
-        st.just(REQUESTED), st.just(REFUSED), st.builds(AccessCompleted, st.integers(1, 12), *[st.just(1)] * 4)
+        st.just(REQUESTED), st.just(REFUSED), st.builds(AccessCompleted, IDS, *[st.just(1)] * 4), st.just(BATCH),
+        st.lists(IDS, min_size=2, max_size=4).map(completed_together),
     ),
     max_size=20,
 )  # fmt: skip
@@ -247,10 +262,43 @@ ENDS = st.lists(
 def test_rows_that_ended_are_final(events: list[Event], cut: int) -> None:
     """Records that are appended add rows behind those that ended. With the open ones, these are the rows of the
     audit."""
-    whole = list(ended_rows(records(*events)))
-    part = list(ended_rows(records(*events)[:cut]))
+    whole = [(position, row) for position, rows in ended_rows(records(*events)) for row in rows]
+    part = [(position, row) for position, rows in ended_rows(records(*events)[:cut]) for row in rows]
     assert whole[: len(part)] == part
     assert all(position > cut for position, _ in whole[len(part) :])
-    assert [position for position, _ in whole] == sorted({position for position, _ in whole})
-    ended = sorted(row.position for row in audit_rows(records(*events)) if row.outcome != "open")
-    assert sorted(row.position for _, row in whole) == ended
+    assert [position for position, _ in whole] == sorted(position for position, _ in whole)
+    ended = sorted(row.access for row in audit_rows(records(*events)) if row.outcome != "open")
+    assert sorted(row.access for _, row in whole) == ended
+
+
+def test_calls_that_were_recorded_together() -> None:
+    """Requests in one record are rows of their own, in their order, each with the end that is its own."""
+    ends = AccessBatchCompleted((access_id(1, 2), access_id(1, 0)), (200, 404), (1, 2), (3, 4), (5_000_000, 6))
+    rows = list(audit_rows(records(BATCH, ends, AccessAborted(access_id(1, 1), "client-gone"))))
+    assert [(row.position, row.number, row.method, row.path, row.outcome, row.status, row.bytes) for row in rows] == [
+        (1, 0, "GET", "/x", "completed", 404, 4),
+        (1, 1, "PUT", "/y", "aborted", None, 0),
+        (1, 2, "GET", "/x", "completed", 200, 3),
+    ]
+    assert {(row.at, row.session, row.run) for row in rows} == {(1_000, "s1", "run1")}
+
+
+def test_together_or_alone() -> None:
+    """The counts of calls under way and ended are the same, whether they were recorded together or alone."""
+    alone, together = Accesses(), Accesses()
+    singles = [*[REQUESTED] * 3, AccessCompleted(2, 200, 1, 1, 1), AccessCompleted(1, 200, 1, 1, 1)]
+    for record in records(*singles):
+        alone.apply(record)
+    for record in records(BATCH, completed_together([access_id(1, 1), access_id(1, 0), access_id(1, 1)])):
+        together.apply(record)
+    assert (len(together.open), together.completed) == (len(alone.open), alone.completed) == (1, 2)
+
+
+def test_erased_paths_of_a_batch() -> None:
+    """Requests whose paths are erased keep their methods and their outcomes."""
+    erased = AccessBatchRequested("/w", "echo", "echo", "(erased)", ("GET", "PUT"), ("(erased)",))
+    rows = list(audit_rows(records(erased, completed_together([access_id(1, 1), access_id(1, 0)]))))
+    assert [(row.method, row.path, row.outcome) for row in rows] == [
+        ("GET", "(erased)", "completed"),
+        ("PUT", "(erased)", "completed"),
+    ]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from omac.domain.access.access import AccessAborted, AccessRefused, AccessRequested
+from omac.domain.access.access import AccessAborted, AccessBatchRequested, AccessRefused, AccessRequested, access_id
 from omac.domain.directories.events import DeactivationRequested, RouteMounted, RouteStubbed, SessionEnded
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
@@ -76,6 +76,9 @@ def test_what_cut_a_call() -> None:
     """The cause of a cut came while the call was under way, or is recorded a moment after the call's end."""
     cut = AccessAborted(2, "revoked")
     before = (OWN, STUB)
+    together = AccessBatchRequested("/w", "echo", "m", "s", ("GET", "PUT"), ("/x", "/y"))
+    second = AccessAborted(access_id(2, 1), "revoked")
+    assert cause_position(4, before, (CALLS, together), (OWN, STUB), (CALLS, second)) == 3
     assert cause_position(4, before, (CALLS, REQUEST), (OWN, STUB), (CALLS, cut)) == 3
     assert cause_position(3, before, (CALLS, REQUEST), (CALLS, cut), (OWN, DeactivationRequested("asked for"))) == 4
     ended = SessionEnded("s", TokenDigest("d"))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from omac.domain.directories.events import Activated
 from omac.domain.kernel import ids
-from omac.domain.kernel.event import Recorded
+from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import HostId
 from omac.projections.evidence.explanation import explain
 
@@ -35,6 +35,9 @@ class Listed:
 
     def history(self, stream: ids.StreamId) -> Sequence[Recorded]:
         return []
+
+    def of_type(self, event: type[Event], after: int) -> Iterator[Recorded]:
+        return (record for record in self.records[after:] if type(record.event) is event)
 
     def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
         return [record.position for record in self.records if record.correlation == correlation][:limit]

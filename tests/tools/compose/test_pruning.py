@@ -14,7 +14,14 @@ from projections.conftest import History
 from projections.test_system import grow
 from tiers import examples
 
-from omac.domain.access.access import AccessAborted, AccessCompleted
+from omac.domain.access.access import (
+    AccessAborted,
+    AccessBatchCompleted,
+    AccessCompleted,
+    access_id,
+    number_of,
+    position_of,
+)
 from omac.domain.kernel.event import Cause, Draft
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
@@ -77,7 +84,10 @@ def _recorded(folder: Path, environment: dict[str, str], seed: int, cuts: list[f
                 positions[record.position] = number
                 event = record.event
                 if isinstance(event, AccessCompleted | AccessAborted):
-                    event = msgspec.structs.replace(event, request=positions[event.request])
+                    event = msgspec.structs.replace(event, request=_moved(event.request, positions))
+                elif isinstance(event, AccessBatchCompleted):
+                    moved = tuple(_moved(request, positions) for request in event.request)
+                    event = msgspec.structs.replace(event, request=moved)
                 draft = Draft(record.stream, record.version, event)
                 groups.append(journal.group([draft], journal.envelope(Cause("omac"))))
             journal.commit(groups)
@@ -87,6 +97,10 @@ def _recorded(folder: Path, environment: dict[str, str], seed: int, cuts: list[f
             assert sealed.segment is not None
             ends.append(sealed.segment.last)
     return ends
+
+
+def _moved(access: int, positions: dict[int, int]) -> int:
+    return access_id(positions[position_of(access)], number_of(access))
 
 
 def _states(journal: ReadJournal, positions: list[int]) -> dict[int, bytes]:

@@ -1,0 +1,121 @@
+"""Call batches: what the calls of one pass of the Trio loop have to record is recorded together.
+
+A record takes its time whether it holds one request or a hundred: it is encoded, encrypted, proven, stored and folded.
+So the requests that come on one route in one pass are one record, and so are the answers that end in one. Each call
+gets the id of its own access, as if it had been alone.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+import trio
+from msgspec.structs import astuple
+
+from omac.domain.access.access import (
+    AGGREGATE,
+    BATCH_MAX,
+    AccessAborted,
+    AccessBatchCompleted,
+    AccessBatchRequested,
+    AccessCompleted,
+    AccessRequested,
+    access_ids,
+    position_of,
+)
+from omac.domain.kernel.aggregate import Addressed
+from omac.domain.kernel.event import Cause, Event, Recorded
+from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.refusal import Refusal
+from omac.projections.access.routes import ResolvedRoute
+from omac.services.kernel.engine import Engine
+
+Entry = TypeVar("Entry")
+
+_AGENT = Cause("agent")
+
+
+class _Begun(NamedTuple):
+    """A request that waits for its record; `answered` gets the id of its access, or why there is none."""
+
+    method: str
+    path: str
+    answered: Callable[[int | Exception], None]
+
+
+class CallBatches:
+    """Gathers the calls of one pass, and submits them to `engine` before it commits; `stream` is their log."""
+
+    def __init__(self, engine: Engine, stream: StreamId) -> None:
+        self._engine = engine
+        self._stream = stream
+        self._begun: dict[int, tuple[ResolvedRoute, list[_Begun]]] = {}  # by the identity of the route
+        self._ended: list[AccessCompleted | AccessAborted] = []
+
+    def begin(self, route: ResolvedRoute, method: str, path: str, answered: Callable[[int | Exception], None]) -> None:
+        """Have a request recorded. `answered` is called once, in the Trio loop, with the id of the access when that is
+        durable and folded, or with the Refusal. It must not fail. Raises Refusal for what can be said at once."""
+        self._engine.require_recording()
+        entry = self._begun.get(id(route))
+        if entry is None:
+            entry = self._begun[id(route)] = route, []
+            self._engine.gather(self._flush, is_awaited=True)
+        entry[1].append(_Begun(method, path, answered))
+
+    def end(self, ended: AccessCompleted | AccessAborted) -> None:
+        """Have the end of a call recorded, without waiting."""
+        self._ended.append(ended)
+        if len(self._ended) == 1:
+            self._engine.gather(self._flush, is_awaited=False)
+
+    def _flush(self) -> None:
+        ended, self._ended = self._ended, []
+        completed = [event for event in ended if isinstance(event, AccessCompleted)]
+        for part in _parts(completed):
+            if len(part) > 1:
+                self._record_soon(AccessBatchCompleted(*zip(*map(astuple, part), strict=True)), None)
+            else:
+                self._record_soon(part[0], part[0].request)
+        for event in ended if len(completed) < len(ended) else ():
+            if isinstance(event, AccessAborted):
+                self._record_soon(event, event.request)
+        begun, self._begun = self._begun, {}
+        for route, requests in begun.values():
+            for waiting in _parts(requests):
+                self._record_begun(route, waiting)
+
+    def _record_soon(self, event: Event, request: int | None) -> None:
+        cause = Cause("agent", None, None if request is None else position_of(request))
+        self._engine.record_soon([self._fact(event)], cause)
+
+    def _record_begun(self, route: ResolvedRoute, requests: list[_Begun]) -> None:
+        def recorded(answer: Sequence[Recorded] | Exception) -> None:
+            if isinstance(answer, Exception):
+                for request in requests:
+                    request.answered(answer)
+            else:
+                for access, request in zip(access_ids(answer[0].position, len(requests)), requests, strict=True):
+                    request.answered(access)
+
+        try:
+            self._engine.record_then(self._fact(_requested(route, requests)), _AGENT, recorded)
+        except Exception as problem:
+            if isinstance(problem, Refusal) and problem.reason == "unfoldable" and len(requests) > 1:
+                for request in requests:  # one of them is to blame, and not the others
+                    self._record_begun(route, [request])
+            else:  # not in this moment: the loop is about to wait, and would not look at what this brings about
+                trio.lowlevel.current_trio_token().run_sync_soon(recorded, problem)
+
+    def _fact(self, event: Event) -> "Addressed[None, Event]":
+        return Addressed(AGGREGATE, self._stream, event)
+
+
+def _requested(route: ResolvedRoute, requests: list[_Begun]) -> Event:
+    names = route.dir, route.skill, route.mount, route.session
+    if len(requests) == 1:
+        return AccessRequested(*names, requests[0].method, requests[0].path)
+    methods, paths, _ = zip(*requests, strict=True)
+    return AccessBatchRequested(*names, methods, paths)
+
+
+def _parts(entries: list[Entry]) -> Iterator[list[Entry]]:
+    return (entries[start : start + BATCH_MAX] for start in range(0, len(entries), BATCH_MAX))
