@@ -75,6 +75,7 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "access.completed": (1, access.AccessCompleted),
     "access.batch-completed": (1, access.AccessBatchCompleted),
     "access.aborted": (1, access.AccessAborted),
+    "access.batch-aborted": (1, access.AccessBatchAborted),
     "access.refused": (1, access.AccessRefused),
     "control.called": (1, control.ControlCalled),
     "control.refused": (1, control.ControlRefused),
@@ -110,7 +111,11 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
 }
 
 # Kinds that record several of another kind together. What a person says of that kind means these, too.
-TOGETHER: dict[str, str] = {"access.batch-requested": "access.requested", "access.batch-completed": "access.completed"}
+TOGETHER: dict[str, str] = {
+    "access.batch-requested": "access.requested",
+    "access.batch-completed": "access.completed",
+    "access.batch-aborted": "access.aborted",
+}
 
 # The format (schema) in which the current version of a kind came; a kind that is not listed is as old as the first.
 SINCE: dict[str, int] = {
@@ -146,6 +151,7 @@ SINCE: dict[str, int] = {
     "key.moved": 9,
     "access.batch-requested": 10,
     "access.batch-completed": 10,
+    "access.batch-aborted": 10,
 }
 ENCRYPTED = 8  # the format in which personal fields came to be encrypted, of whatever kind
 

@@ -6,7 +6,7 @@ one route at the same moment are one record. `access_id` makes one integer of bo
 Rules
 
 1. A request is durable before a byte of it leaves omac.
-2. Exactly one completion or abort follows each request; after a crash, the next start writes it.
+2. Exactly one end follows each request, completed or aborted; after a crash, the next start writes it.
 3. A request that was not forwarded is `refused`, with the reason its caller got.
 4. Paths are recorded below the mount, without query and without token.
 5. Refusals of callers without a token are counted: the first for a reason is recorded at once, those that follow within
@@ -14,12 +14,14 @@ Rules
    recorded one by one. Where too many of these differ, the rest are counted together, by no name.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec.structs import astuple
 
 from omac.domain.kernel.aggregate import log
 from omac.domain.kernel.event import Event
 
-BATCH_MAX = 256  # requests, or completions, in one record
+BATCH_MAX = 256  # requests, or ends, in one record
 _NUMBER = 1 << 40  # more than there are positions; with it a number of the batch still fits a double of JSON
 
 
@@ -54,7 +56,7 @@ class AccessBatchRequested(Event, frozen=True):
 
 
 class AccessCompleted(Event, frozen=True):
-    """The skill's answer was relayed to its end. `request` is the id of the access; bodies in bytes, duration in
+    """The skill's answer was relayed to its end. `request` is the position of the request; bodies in bytes, duration in
     microseconds."""
 
     request: int
@@ -66,23 +68,25 @@ class AccessCompleted(Event, frozen=True):
 
 class AccessBatchCompleted(Event, frozen=True):
     """Several answers were relayed to their ends, in this order: what stands in one place of each field is of one
-    access."""
+    access, whose request has `number` among those of its record."""
 
     request: tuple[int, ...]
+    number: tuple[int, ...]
     status: tuple[int, ...]
     bytes_in: tuple[int, ...]
     bytes_out: tuple[int, ...]
     duration_us: tuple[int, ...]
 
-    def each(self) -> Iterator[AccessCompleted]:
-        """Yield the completions, in their order."""
-        columns = (self.request, self.status, self.bytes_in, self.bytes_out, self.duration_us)
-        return (AccessCompleted(*values) for values in zip(*columns, strict=True))
+    def each(self) -> "Iterator[tuple[int, AccessCompleted]]":
+        """Yield the completions, in their order, each with the id of its access."""
+        fields = (self.request, self.status, self.bytes_in, self.bytes_out, self.duration_us)
+        for number, *values in zip(self.number, *fields, strict=True):
+            yield access_id(values[0], number), AccessCompleted(*values)
 
 
 class AccessAborted(Event, frozen=True):
-    """The access with the id `request` ended early. `status` is None if no answer was sent, `duration_us` if omac died
-    before it could measure it."""
+    """The access ended early. `status` is None if no answer was sent, `duration_us` if omac died before it could
+    measure it."""
 
     request: int
     reason: str
@@ -90,6 +94,24 @@ class AccessAborted(Event, frozen=True):
     bytes_in: int = 0
     bytes_out: int = 0
     duration_us: int | None = None
+
+
+class AccessBatchAborted(Event, frozen=True):
+    """Several accesses ended early; as AccessBatchCompleted."""
+
+    request: tuple[int, ...]
+    number: tuple[int, ...]
+    reason: tuple[str, ...]
+    status: tuple[int | None, ...]
+    bytes_in: tuple[int, ...]
+    bytes_out: tuple[int, ...]
+    duration_us: tuple[int | None, ...]
+
+    def each(self) -> "Iterator[tuple[int, AccessAborted]]":
+        """Yield the aborts, in their order, each with the id of its access."""
+        fields = (self.request, self.reason, self.status, self.bytes_in, self.bytes_out, self.duration_us)
+        for number, *values in zip(self.number, *fields, strict=True):
+            yield access_id(values[0], number), AccessAborted(*values)
 
 
 class AccessRefused(Event, frozen=True):
@@ -107,11 +129,15 @@ class AccessRefused(Event, frozen=True):
     count: int = 1
 
 
-AccessEvent = AccessRequested | AccessCompleted | AccessAborted | AccessRefused
+AccessEnd = AccessCompleted | AccessAborted
+AccessEvent = AccessRequested | AccessEnd | AccessRefused
 AGGREGATE = log(
     "access",
-    (AccessRequested, AccessBatchRequested, AccessCompleted, AccessBatchCompleted, AccessAborted, AccessRefused),
-)
+    (
+        AccessRequested, AccessBatchRequested, AccessCompleted, AccessBatchCompleted, AccessAborted, AccessBatchAborted,
+        AccessRefused,
+    ),
+)  # fmt: skip
 
 
 def access_id(position: int, number: int) -> int:
@@ -144,8 +170,26 @@ def accesses_of(position: int, event: Event) -> Iterator[tuple[int, AccessEvent]
             yield event.request, event
         case AccessBatchRequested():
             yield from zip(access_ids(position, len(event.method)), event.each(), strict=True)
-        case AccessBatchCompleted():
-            for completed in event.each():
-                yield completed.request, completed
+        case AccessBatchCompleted() | AccessBatchAborted():
+            yield from event.each()
         case _:
             pass
+
+
+def ends_together(ended: Sequence[tuple[int, AccessEnd]]) -> Iterator[Event]:
+    """Yield the events that record these ends, given with the ids of their accesses: as few as there can be."""
+    for alone, together in _BATCHES:
+        of_kind = [(access, end) for access, end in ended if type(end) is alone]
+        for start in range(0, len(of_kind), BATCH_MAX):
+            part = of_kind[start : start + BATCH_MAX]
+            if len(part) == 1 and not number_of(part[0][0]):
+                yield part[0][1]
+            else:
+                requests, *others = zip(*(astuple(end) for _, end in part), strict=True)
+                yield together(requests, tuple(number_of(access) for access, _ in part), *others)
+
+
+_BATCHES: tuple[tuple[type[Event], Callable[..., Event]], ...] = (
+    (AccessCompleted, AccessBatchCompleted),
+    (AccessAborted, AccessBatchAborted),
+)

@@ -15,6 +15,7 @@ from omac.domain.access.access import (
     AGGREGATE,
     BATCH_MAX,
     AccessAborted,
+    AccessBatchAborted,
     AccessBatchCompleted,
     AccessBatchRequested,
     AccessCompleted,
@@ -63,10 +64,13 @@ class Accesses:
         elif kind is AccessCompleted:
             self.completed += self.open.pop(event.request, None) is not None
         elif kind is AccessBatchCompleted:
-            for request in event.request:
-                self.completed += self.open.pop(request, None) is not None
+            for access in map(access_id, event.request, event.number):
+                self.completed += self.open.pop(access, None) is not None
         elif kind is AccessAborted:
             self.aborted += self.open.pop(event.request, None) is not None
+        elif kind is AccessBatchAborted:
+            for access in map(access_id, event.request, event.number):
+                self.aborted += self.open.pop(access, None) is not None
         elif kind is AccessRefused:
             self.refused += event.count
 

@@ -6,7 +6,14 @@ A call does not record it, so it is found in the streams of its directory and it
 from collections.abc import Sequence
 from typing import Protocol
 
-from omac.domain.access.access import AccessAborted, AccessRefused, AccessRequested, accesses_of, position_of
+from omac.domain.access.access import (
+    AccessAborted,
+    AccessBatchAborted,
+    AccessRefused,
+    AccessRequested,
+    accesses_of,
+    position_of,
+)
 from omac.domain.directories.events import (
     DeactivationRequested,
     RouteStubbed,
@@ -42,21 +49,29 @@ def ending_cause(ended: Recorded, journal: Histories) -> Recorded | None:
         case AccessRefused(reason=reason) as call if call.skill is not None:
             history = _history(ended, call, call.skill, reason, journal)
             return next((record for record in reversed(history) if record.position < ended.position), None)
-        case AccessAborted(request=request, reason=reason):
-            position = position_of(request)
-            begun = journal.at(position)
-            asked = None if begun is None else dict(accesses_of(position, begun.event)).get(request)
-            if not isinstance(asked, AccessRequested):
-                return None
-            during = [
-                record
-                for record in _history(ended, asked, asked.skill, reason, journal)
-                if record.position > position and record.at <= ended.at + LATE_NS
-            ]
-            before = [record for record in during if record.position < ended.position]
-            return before[-1] if before else during[0] if during else None
+        case AccessAborted() as end:
+            return _cut_by(ended, end.request, end.reason, journal)
+        case AccessBatchAborted() as together:
+            causes = (_cut_by(ended, access, end.reason, journal) for access, end in together.each())
+            return next((cause for cause in causes if cause is not None), None)
         case _:
             return None
+
+
+def _cut_by(ended: Recorded, access: int, reason: str, journal: Histories) -> Recorded | None:
+    """Return what led to the end of a call that was cut off. Raises Refusal."""
+    position = position_of(access)
+    begun = journal.at(position)
+    call = None if begun is None else dict(accesses_of(position, begun.event)).get(access)
+    if not isinstance(call, AccessRequested):
+        return None
+    during = [
+        record
+        for record in _history(ended, call, call.skill, reason, journal)
+        if record.position > position and record.at <= ended.at + LATE_NS
+    ]
+    before = [record for record in during if record.position < ended.position]
+    return before[-1] if before else during[0] if during else None
 
 
 def _history(

@@ -3,7 +3,12 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from omac.domain.access.access import AccessBatchCompleted, AccessBatchRequested, AccessRequested, position_of
+from omac.domain.access.access import (
+    AccessBatchAborted,
+    AccessBatchCompleted,
+    AccessBatchRequested,
+    AccessRequested,
+)
 from omac.domain.kernel.event import Event, Recorded
 from omac.projections.evidence.ending_cause import Histories, ending_cause
 
@@ -91,14 +96,15 @@ def _add(members: dict[int, Recorded], positions: Iterable[int], links: RecordLi
 
 
 def _of_same_accesses(record: Recorded, links: RecordLinks) -> Iterator[int]:
-    """Yield the positions of records that complete accesses of this one together with others, or that they began in:
-    those have no one cause."""
-    if isinstance(record.event, AccessBatchCompleted):
-        yield from sorted(set(map(position_of, record.event.request)))
+    """Yield the positions of records that end accesses of this one together with others, or that they began in: those
+    have no one cause."""
+    if isinstance(record.event, AccessBatchCompleted | AccessBatchAborted):
+        yield from sorted(set(record.event.request))
     elif isinstance(record.event, AccessRequested | AccessBatchRequested):
-        for ended in links.of_type(AccessBatchCompleted, record.position):
-            if any(position_of(request) == record.position for request in ended.event.request):
-                yield ended.position
+        for kind in (AccessBatchCompleted, AccessBatchAborted):
+            for ended in links.of_type(kind, record.position):
+                if record.position in ended.event.request:
+                    yield ended.position
 
 
 def _tree(members: dict[int, Recorded]) -> Iterator[ExplainedRecord]:

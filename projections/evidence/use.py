@@ -6,12 +6,15 @@ import msgspec
 
 from omac.domain.access.access import (
     AccessAborted,
+    AccessBatchAborted,
     AccessBatchCompleted,
     AccessBatchRequested,
     AccessCompleted,
     AccessRefused,
     AccessRequested,
+    access_id,
     access_ids,
+    accesses_of,
 )
 from omac.domain.guard.denial import GuardDenied
 from omac.domain.kernel.event import Recorded
@@ -63,13 +66,13 @@ class RunUse:
         elif kind is AccessCompleted:
             self._complete(event.request, event.status)
         elif kind is AccessBatchCompleted:
-            for request, status in zip(event.request, event.status, strict=True):
-                self._complete(request, status)
+            for access, status in zip(map(access_id, event.request, event.number), event.status, strict=True):
+                self._complete(access, status)
         else:
             self._apply_rarer(recorded)
 
-    def _complete(self, request: int, status: int) -> None:
-        skill = self._open.pop(request, "")
+    def _complete(self, access: int, status: int) -> None:
+        skill = self._open.pop(access, "")
         if skill and status >= 500:
             self._count(skill, failed=1)
 
@@ -77,9 +80,10 @@ class RunUse:
         match recorded.event:
             case RunStarted():
                 self.began_at = recorded.at
-            case AccessAborted(request=request):
-                if skill := self._open.pop(request, ""):
-                    self._count(skill, aborted=1)
+            case AccessAborted() | AccessBatchAborted() as aborted:
+                for access, _ in accesses_of(recorded.position, aborted):
+                    if skill := self._open.pop(access, ""):
+                        self._count(skill, aborted=1)
             case AccessRefused(skill=skill, count=count) if skill:
                 self._count(skill, count, refused=count)
             case GuardDenied(path=path, count=count):

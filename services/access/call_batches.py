@@ -9,18 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 import trio
-from msgspec.structs import astuple
 
 from omac.domain.access.access import (
     AGGREGATE,
     BATCH_MAX,
     AccessAborted,
-    AccessBatchCompleted,
     AccessBatchRequested,
     AccessCompleted,
+    AccessEnd,
     AccessRequested,
     access_ids,
-    position_of,
+    ends_together,
 )
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.kernel.event import Cause, Event, Recorded
@@ -49,7 +48,7 @@ class CallBatches:
         self._engine = engine
         self._stream = stream
         self._begun: dict[int, tuple[ResolvedRoute, list[_Begun]]] = {}  # by the identity of the route
-        self._ended: list[AccessCompleted | AccessAborted] = []
+        self._ended: list[tuple[int, AccessEnd]] = []  # by the ids of their accesses
 
     def begin(self, route: ResolvedRoute, method: str, path: str, answered: Callable[[int | Exception], None]) -> None:
         """Have a request recorded. `answered` is called once, in the Trio loop, with the id of the access when that is
@@ -61,31 +60,22 @@ class CallBatches:
             self._engine.gather(self._flush, is_awaited=True)
         entry[1].append(_Begun(method, path, answered))
 
-    def end(self, ended: AccessCompleted | AccessAborted) -> None:
-        """Have the end of a call recorded, without waiting."""
-        self._ended.append(ended)
+    def end(self, access: int, end: AccessEnd) -> None:
+        """Have the end of an access recorded, without waiting."""
+        self._ended.append((access, end))
         if len(self._ended) == 1:
             self._engine.gather(self._flush, is_awaited=False)
 
     def _flush(self) -> None:
         ended, self._ended = self._ended, []
-        completed = [event for event in ended if isinstance(event, AccessCompleted)]
-        for part in _parts(completed):
-            if len(part) > 1:
-                self._record_soon(AccessBatchCompleted(*zip(*map(astuple, part), strict=True)), None)
-            else:
-                self._record_soon(part[0], part[0].request)
-        for event in ended if len(completed) < len(ended) else ():
-            if isinstance(event, AccessAborted):
-                self._record_soon(event, event.request)
+        for event in ends_together(ended):
+            request = event.request if isinstance(event, AccessCompleted | AccessAborted) else None
+            cause = Cause("agent", None, request)
+            self._engine.record_soon([self._fact(event)], cause)
         begun, self._begun = self._begun, {}
         for route, requests in begun.values():
             for waiting in _parts(requests):
                 self._record_begun(route, waiting)
-
-    def _record_soon(self, event: Event, request: int | None) -> None:
-        cause = Cause("agent", None, None if request is None else position_of(request))
-        self._engine.record_soon([self._fact(event)], cause)
 
     def _record_begun(self, route: ResolvedRoute, requests: list[_Begun]) -> None:
         def recorded(answer: Sequence[Recorded] | Exception) -> None:

@@ -11,6 +11,7 @@ from omac.domain.access.access import (
     AccessCompleted,
     AccessRefused,
     AccessRequested,
+    position_of,
 )
 from omac.domain.kernel import ids
 from omac.domain.kernel.aggregate import Addressed
@@ -219,11 +220,11 @@ class JournalAccessRecorder:
     def completed(self, access: int, answer: Answer) -> None:
         assert answer.status is not None
         self._gauges.end(access)
-        self._batches.end(AccessCompleted(access, *astuple(answer)))
+        self._batches.end(access, AccessCompleted(position_of(access), *astuple(answer)))
 
     def aborted(self, access: int, answer: Answer, reason: str) -> None:
         self._gauges.end(access)
-        self._batches.end(AccessAborted(access, reason, *astuple(answer)))
+        self._batches.end(access, AccessAborted(position_of(access), reason, *astuple(answer)))
 
     async def _admitted(self, event: AccessRequested) -> Recorded:
         """The record, once durable. A journal that stalls refuses in time, and what it records later is aborted."""

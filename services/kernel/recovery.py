@@ -9,16 +9,16 @@ One process at a time recovers, and reads the state once it holds the turn: stre
 has started again since, were not left by a dead run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
 from omac.domain.access import access
-from omac.domain.access.access import AccessAborted
+from omac.domain.access.access import AccessAborted, ends_together, position_of
 from omac.domain.directories import directory
 from omac.domain.kernel import ids, run
 from omac.domain.kernel.aggregate import Addressed
-from omac.domain.kernel.event import Cause
+from omac.domain.kernel.event import Cause, Event
 from omac.domain.kernel.ids import RunId, StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.run import Run
@@ -108,13 +108,18 @@ async def _close(engine: Engine, dead: RunId, directories: int, sidecars: int) -
     """Abort the open accesses of a run and, if it never ended, record its recovery: both or neither, and once."""
     stream, log = ids.run_stream(engine.host, dead), ids.access_stream(engine.host)
     cause = Cause("omac", None, engine.system.runs[stream].position or None)
-    open_ = [request for request, owner in engine.system.accesses.open.items() if owner == (log, dead)]
-    aborts = {request: Addressed(access.AGGREGATE, log, AccessAborted(request, REASON)) for request in open_}
+    open_ = [access for access, owner in engine.system.accesses.open.items() if owner == (log, dead)]
     command = run.Recover(run.RunRecovered(engine.run, directories, sidecars, len(open_)))
-    recovered = await engine.execute(run.AGGREGATE, stream, command, cause, beside=list(aborts.values()))
-    late = [abort for request, abort in aborts.items() if request in engine.system.accesses.open]
+    recovered = await engine.execute(run.AGGREGATE, stream, command, cause, beside=_aborts(log, open_))
+    late = [access for access in open_ if access in engine.system.accesses.open]
     if not recovered and late:  # it ended in order, but could not record how these did
-        await engine.record(late, cause)
+        await engine.record(_aborts(log, late), cause)
+
+
+def _aborts(log: StreamId, accesses: Sequence[int]) -> list[Addressed[None, Event]]:
+    """Return the records of accesses that nobody ends any more."""
+    aborted = [(open_, AccessAborted(position_of(open_), REASON)) for open_ in accesses]
+    return [Addressed(access.AGGREGATE, log, event) for event in ends_together(aborted)]
 
 
 async def _end(engine: Engine, host: SidecarHost, stream: StreamId) -> None:

@@ -333,8 +333,13 @@ GOLDEN: list[tuple[str, Event, str]] = [
     ),
     (
         "access.batch-completed",
-        access.AccessBatchCompleted((4, access.access_id(4, 255)), (200, 500), (0, 1), (65536, 2), (1234, 5)),
-        "01959204cf0000ff000000000492ccc8cd01f492000192ce000100000292cd04d205",
+        access.AccessBatchCompleted((4, 4), (0, 255), (200, 500), (0, 1), (65536, 2), (1234, 5)),
+        "01969204049200ccff92ccc8cd01f492000192ce000100000292cd04d205",
+    ),
+    (
+        "access.batch-aborted",
+        access.AccessBatchAborted((4, 7), (3, 0), ("client-gone", "x"), (None, 200), (0, 1), (5, 2), (None, 5)),
+        "019792040792030092ab636c69656e742d676f6e65a17892c0ccc892000192050292c005",
     ),
     ("access.completed", access.AccessCompleted(1, 200, 0, 65536, 1234), "019501ccc800ce00010000cd04d2"),
     (

@@ -13,12 +13,14 @@ from tiers import examples
 
 from omac.domain.access.access import (
     AccessAborted,
-    AccessBatchCompleted,
     AccessBatchRequested,
     AccessCompleted,
+    AccessEnd,
     AccessRefused,
     AccessRequested,
     access_id,
+    ends_together,
+    position_of,
 )
 from omac.domain.access.control import ControlCalled, ControlRefused
 from omac.domain.directories import directory
@@ -67,10 +69,11 @@ def call_together(history: Any, chance: random.Random, called: list[int], path: 
     chance.shuffle(called)
     ended = tuple(called[:4])
     del called[:4]
-    if chance.random() < 0.3:
-        history.log(stream, AccessAborted(ended[0], "client-gone"))
-        ended = ended[1:]
-    history.log(stream, AccessBatchCompleted(ended, *[(1,) * len(ended)] * 4))
+    cut = chance.randrange(2)
+    ends: list[tuple[int, AccessEnd]] = [(id_, AccessAborted(position_of(id_), "client-gone")) for id_ in ended[:cut]]
+    ends += [(id_, AccessCompleted(position_of(id_), 200, 1, 1, 1)) for id_ in ended[cut:]]
+    for event in ends_together(ends):
+        history.log(stream, event)
 
 
 def grow(history: Any, seed: int, steps: int) -> list[Recorded]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from omac.domain.access.access import (
     AccessAborted,
+    AccessBatchAborted,
     AccessBatchCompleted,
     AccessBatchRequested,
     AccessCompleted,
@@ -81,11 +82,12 @@ class OcsfObjects:
 
     def of(self, content: LeafContent, event: Event, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the objects of an event; `record` is what it says."""
-        if isinstance(event, AccessBatchRequested | AccessBatchCompleted):
+        if isinstance(event, AccessBatchRequested | AccessBatchCompleted | AccessBatchAborted):
             for number, (access, of_one) in enumerate(accesses_of(content.position, event)):
                 yield self._object(content, of_one, record, access, f".{number}")
         else:
-            yield self._object(content, event, record, content.position)
+            access = event.request if isinstance(event, AccessCompleted | AccessAborted) else content.position
+            yield self._object(content, event, record, access)
 
     def _object(
         self, content: LeafContent, event: Event, record: dict[str, Any], access: int, place: str = ""
@@ -118,7 +120,7 @@ class OcsfObjects:
             self._begun[access] = event
             return event
         if isinstance(event, AccessCompleted | AccessAborted):
-            return self._begun.pop(event.request, None)
+            return self._begun.pop(access, None)
         return None
 
     def _metadata(self, content: LeafContent, place: str) -> dict[str, Any]:
@@ -166,7 +168,7 @@ def _api_activity(content: LeafContent, event: Event, begun: AccessRequested | N
     elif isinstance(of, ControlCalled | ControlRefused):
         api = {"operation": of.action or "unknown", "service": {"name": "omac control plane"}}
     if isinstance(event, AccessCompleted | AccessAborted):
-        api["request"] = {"uid": _uid(event.request)}
+        api["request"] = {"uid": _uid(access)}
         if event.duration_us is not None:
             fields["duration"] = event.duration_us // 1_000
     elif isinstance(event, AccessRequested):

@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 
 from omac.domain.access.access import (
     AccessAborted,
+    AccessBatchAborted,
     AccessBatchCompleted,
     AccessBatchRequested,
     AccessCompleted,
     AccessRefused,
     AccessRequested,
     access_id,
+    number_of,
+    position_of,
 )
 from omac.domain.directories.events import Activated
 from omac.domain.kernel import ids
@@ -235,7 +238,10 @@ def test_a_row_names_the_agent_of_its_run() -> None:
 
 
 def completed_together(accesses: list[int]) -> AccessBatchCompleted:
-    return AccessBatchCompleted(tuple(accesses), *[(1,) * len(accesses)] * 4)
+    ones = (1,) * len(accesses)
+    return AccessBatchCompleted(
+        tuple(map(position_of, accesses)), tuple(map(number_of, accesses)), ones, ones, ones, ones
+    )
 
 
 def of_run(run: str, *events: Event, after: int = 0) -> list[Recorded]:
@@ -251,7 +257,8 @@ BATCH = AccessBatchRequested("/w", "echo", "echo", "s1", ("GET", "PUT", "GET"), 
 IDS = st.builds(access_id, st.integers(1, 12), st.sampled_from([0, 0, 1, 2]))
 ENDS = st.lists(
     st.one_of(
-        st.just(REQUESTED), st.just(REFUSED), st.builds(AccessCompleted, IDS, *[st.just(1)] * 4), st.just(BATCH),
+        st.just(REQUESTED), st.just(REFUSED), st.just(BATCH),
+        st.builds(AccessCompleted, st.integers(1, 12), *[st.just(1)] * 4),
         st.lists(IDS, min_size=2, max_size=4).map(completed_together),
     ),
     max_size=20,
@@ -273,8 +280,9 @@ def test_rows_that_ended_are_final(events: list[Event], cut: int) -> None:
 
 def test_calls_that_were_recorded_together() -> None:
     """Requests in one record are rows of their own, in their order, each with the end that is its own."""
-    ends = AccessBatchCompleted((access_id(1, 2), access_id(1, 0)), (200, 404), (1, 2), (3, 4), (5_000_000, 6))
-    rows = list(audit_rows(records(BATCH, ends, AccessAborted(access_id(1, 1), "client-gone"))))
+    ends = AccessBatchCompleted((1, 1), (2, 0), (200, 404), (1, 2), (3, 4), (5_000_000, 6))
+    cut = AccessBatchAborted((1,), (1,), ("client-gone",), (None,), (0,), (0,), (None,))
+    rows = list(audit_rows(records(BATCH, ends, cut)))
     assert [(row.position, row.number, row.method, row.path, row.outcome, row.status, row.bytes) for row in rows] == [
         (1, 0, "GET", "/x", "completed", 404, 4),
         (1, 1, "PUT", "/y", "aborted", None, 0),

@@ -4,7 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from omac.domain.access.access import AccessAborted, AccessBatchRequested, AccessRefused, AccessRequested, access_id
+from omac.domain.access.access import (
+    AccessAborted,
+    AccessBatchAborted,
+    AccessBatchRequested,
+    AccessRefused,
+    AccessRequested,
+)
 from omac.domain.directories.events import DeactivationRequested, RouteMounted, RouteStubbed, SessionEnded
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
@@ -77,7 +83,7 @@ def test_what_cut_a_call() -> None:
     cut = AccessAborted(2, "revoked")
     before = (OWN, STUB)
     together = AccessBatchRequested("/w", "echo", "m", "s", ("GET", "PUT"), ("/x", "/y"))
-    second = AccessAborted(access_id(2, 1), "revoked")
+    second = AccessBatchAborted((2,), (1,), ("revoked",), (None,), (0,), (0,), (None,))
     assert cause_position(4, before, (CALLS, together), (OWN, STUB), (CALLS, second)) == 3
     assert cause_position(4, before, (CALLS, REQUEST), (OWN, STUB), (CALLS, cut)) == 3
     assert cause_position(3, before, (CALLS, REQUEST), (CALLS, cut), (OWN, DeactivationRequested("asked for"))) == 4

@@ -82,6 +82,7 @@ BY_USE_CASE = {  # outcomes that their stream takes at any time: the use case ke
     "default.mirrored": "test_a_store_is_touched_between_a_request_and_its_outcome",
     "access.completed": "omac.services.access.port.AccessRecorder: it names the position of its request",
     "access.batch-completed": "omac.services.access.port.AccessRecorder: it names the positions of its requests",
+    "access.batch-aborted": "omac.services.access.port.AccessRecorder: it names the positions of its requests",
     "access.aborted": "omac.services.access.port.AccessRecorder: it names the position of its request",
 }
 FACTS = frozenset(

@@ -219,7 +219,7 @@ async def test_two_recoveries_at_once_settle_once(serving: Serving, dead: Any, k
             both.start_soon(settle, first, alive)
             both.start_soon(settle, second, alive)
         await first.caught_up()
-        assert kinds(first.path, "run.recovered", "access.aborted") == ["access.aborted"] * 2 + ["run.recovered"]
+        assert kinds(first.path, "run.recovered", "access.batch-aborted") == ["access.batch-aborted", "run.recovered"]
         assert first.status().accesses["aborted"] == 2
 
 

@@ -6,21 +6,19 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from projections.conftest import History
 from projections.test_system import grow
 from tiers import examples
 
 from omac.domain.access.access import (
     AccessAborted,
+    AccessBatchAborted,
     AccessBatchCompleted,
     AccessCompleted,
-    access_id,
-    number_of,
-    position_of,
 )
 from omac.domain.kernel.event import Cause, Draft
 from omac.journal.opening import open_journal
@@ -83,11 +81,13 @@ def _recorded(folder: Path, environment: dict[str, str], seed: int, cuts: list[f
             for number, record in enumerate(records[start:end], head + 1):
                 positions[record.position] = number
                 event = record.event
-                if isinstance(event, AccessCompleted | AccessAborted):
-                    event = msgspec.structs.replace(event, request=_moved(event.request, positions))
-                elif isinstance(event, AccessBatchCompleted):
-                    moved = tuple(_moved(request, positions) for request in event.request)
-                    event = msgspec.structs.replace(event, request=moved)
+                match event:
+                    case AccessCompleted() | AccessAborted():
+                        event = replace(event, request=positions[event.request])
+                    case AccessBatchCompleted() | AccessBatchAborted():
+                        event = replace(event, request=tuple(positions[request] for request in event.request))
+                    case _:
+                        pass
                 draft = Draft(record.stream, record.version, event)
                 groups.append(journal.group([draft], journal.envelope(Cause("omac"))))
             journal.commit(groups)
@@ -97,10 +97,6 @@ def _recorded(folder: Path, environment: dict[str, str], seed: int, cuts: list[f
             assert sealed.segment is not None
             ends.append(sealed.segment.last)
     return ends
-
-
-def _moved(access: int, positions: dict[int, int]) -> int:
-    return access_id(positions[position_of(access)], number_of(access))
 
 
 def _states(journal: ReadJournal, positions: list[int]) -> dict[int, bytes]:

@@ -24,7 +24,6 @@ from omac.domain.access.access import (
     AccessCompleted,
     AccessRefused,
     AccessRequested,
-    access_id,
 )
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause, Draft, Event, Recorded
@@ -42,19 +41,17 @@ from omac.tools.terminal.version import VERSION
 
 STREAM = ids.access_stream(HostId("h"))
 SKILLS = st.sampled_from(["echo", "mail"])
-ACCESSES = st.builds(access_id, st.integers(1, 15), st.sampled_from([0, 0, 1, 2]))
+ACCESSES = st.tuples(st.integers(1, 15), st.sampled_from([0, 0, 1, 2]))
 EVENTS = st.one_of(
     st.builds(
         lambda skill, count: AccessBatchRequested("/w", skill, "m", None, ("GET",) * count, ("/x", "/y", "/z")[:count]),
         SKILLS, st.integers(2, 3),
     ),
     st.lists(ACCESSES, min_size=2, max_size=5).map(
-        lambda accesses: AccessBatchCompleted(tuple(accesses), *[(1,) * len(accesses)] * 4)
+        lambda of: AccessBatchCompleted(*zip(*of, strict=True), *[(1,) * len(of)] * 4)
     ),
-    st.builds(AccessRequested, st.just("/w"), SKILLS, st.just("m"), st.sampled_from([None, "s1"]), st.just("GET"),
-              st.just("/x")),
-    st.builds(AccessCompleted, ACCESSES, st.just(200), st.just(1), st.just(1), st.just(1)),
-    st.builds(AccessAborted, ACCESSES, st.just("client-gone")),
+    st.builds(AccessCompleted, st.integers(1, 15), st.just(200), st.just(1), st.just(1), st.just(1)),
+    st.builds(AccessAborted, st.integers(1, 15), st.just("client-gone")),
     st.just(AccessRefused("/w", None, "nope", None, "PUT", "/y", 404, "unknown-mount")),
 )  # fmt: skip
 QUERIES = [
