@@ -24,6 +24,7 @@ from omac.domain.kernel.paths import below, below_any
 from omac.domain.sandbox.autorun_files import GIVEN_ALL, OF_JUPYTER, OF_OTHERS, Obeyed
 
 MARGIN_NS = 20_000_000  # files are stamped with a clock that lags by up to a tick
+_MARKS = {name.lower(): bits for name, bits in MARKS.items()}  # for file systems that take upper for lower case
 _SET_ID = stat.S_ISUID | stat.S_ISGID
 _STREAMS = frozenset(  # links to these lead to no folder but that of descriptors
     f"{folder}{name}" for folder in ("/dev/fd", "/proc/1/fd", "/proc/self/fd") for name in ("", "/0", "/1", "/2")
@@ -119,7 +120,7 @@ class WorktreeScan:
             except OSError:
                 if self._is_last:
                     self._inspection.set_aside(level.folder, "HEAD", f"{level.path}/HEAD", UNJUDGED)
-        elif level.marks:
+        if level.marks:
             self._inspection.mark(level.path, level.marks)
         self._levels.pop()
         level.close()
@@ -128,7 +129,7 @@ class WorktreeScan:
         name = entry.name
         if self._closed and f"{level.path}/{name}" in self._closed:
             return
-        level.marks |= MARKS.get(name, 0)
+        level.marks |= _MARKS.get(name.lower(), 0)
         if len(name) == 4 and name.lower() == ".git":
             self._dots.judge(level.folder, level.path, entry)
         elif entry.is_dir(follow_symlinks=False):
