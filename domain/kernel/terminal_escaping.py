@@ -1,7 +1,8 @@
 """Text as a terminal, a log or a model may be given it: what is not printable is escaped, and so obeyed by none.
 
-Letters and marks that no reader sees are escaped as well (Unicode's Default_Ignorable_Code_Point, and the blank Braille
-pattern): code that a person reviews, or a name in the audit, has nothing in it that is not shown.
+Letters and marks that no reader sees are escaped as well (Unicode's Default_Ignorable_Code_Point, and what is blank: in
+Braille, musical notes, hieroglyphs and Khitan letters): code that a person reviews, or a name in the audit, has nothing
+in it that is not shown.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ UNSEEN = frozenset(
         chr,
         (
             0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, *range(0xFE00, 0xFE10),
-            0xFFA0, *range(0xE0100, 0xE01F0),
+            0xFFA0, 0x13441, 0x13442, 0x16FE4, 0x1D159, *range(0xE0100, 0xE01F0),
         ),
     )
 )  # fmt: skip
