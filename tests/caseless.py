@@ -46,7 +46,7 @@ class Caseless:
 
     def _path(self, folder: int, name: str) -> str:
         there = self._paths[folder]
-        return f"{there}/{next((known for known in os.listdir(there) if known.lower() == name.lower()), name)}"
+        return f"{there}/{next((known for known in os.listdir(there) if _folded(known) == _folded(name)), name)}"
 
     def _attributes(self, path: str) -> tuple[int, bytes]:
         status = os.lstat(path)
@@ -121,6 +121,11 @@ class Caseless:
                 break
             listing += entry
         return listing
+
+
+def _folded(name: str) -> str:
+    """Return a name as ext4 compares it in a folder that takes upper for lower case."""
+    return name.replace("\u200c", "").casefold()
 
 
 def _names(sent: bytes) -> list[str]:

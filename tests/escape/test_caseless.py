@@ -41,16 +41,27 @@ def test_a_file_that_is_kept(world: Box, make: str, read: str) -> None:
     assert "takes upper for lower case" in done.err
 
 
-def test_a_bare_repository(world: Box) -> None:
+@pytest.mark.parametrize(
+    ("folder", "names"),
+    [
+        ("docs", ("head", "OBJECTS", "Refs", "Config")),
+        ("docs", ("HEAD", "ob\u200cjects", "ref\u017f", "config")),
+        ("docs/.GIT", ("HEAD", "objects", "refs", "config")),
+        ("docs/.g\u200cit", ("HEAD", "objects", "refs", "config")),
+    ],
+)
+def test_a_repository(world: Box, folder: str, names: tuple[str, ...]) -> None:
     """The host's git obeys no repository whose parts an agent has spelled otherwise; ordinary files stay."""
-    core = "[core]\\nrepositoryformatversion = 0\\nbare = false\\nworktree = .\\nfsmonitor = touch ../mark\\n"
-    make = f"mkdir -p docs/OBJECTS docs/Refs; cd docs; echo ref: refs/heads/main > head; printf '{core}' > Config"
-    assert world.host("sh", "-c", f"{make}; git status").status == 0
+    head, objects, refs, config = (f"{folder}/{name}" for name in names)
+    where = "docs" if "/" in folder else folder
+    core = "[core]\\nrepositoryformatversion = 0\\nbare = false\\nworktree = .\\nfsmonitor = touch $PWD/mark\\n"
+    make = f'mkdir -p {objects} {refs}; echo ref: refs/heads/main > {head}; printf "{core}" > {config}'
+    assert world.host("sh", "-c", f"{make}; git -C {where} status").status == 0
     assert (world.workdir / "mark").exists()  # as it would without omac
     (world.workdir / "mark").unlink()
     world.host("rm", "-r", "docs")
-    done = world.run("sh", "-c", f"{make}; echo x > ../Makefile")
+    done = world.run("sh", "-c", f"{make}; echo x > docs/Makefile")
     assert done.status == 0, done.err
-    world.host("git", "status", cwd=world.workdir / "docs")
+    world.host("git", "status", cwd=world.workdir / where)
     assert not (world.workdir / "mark").exists()
-    assert (world.workdir / "Makefile").exists()
+    assert (world.workdir / "docs/Makefile").exists()
