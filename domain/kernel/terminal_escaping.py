@@ -17,8 +17,9 @@ UNSEEN = frozenset(
     )
 )  # fmt: skip
 # Neither margins, in which lines would replace each other, nor colours and signs that a program left set: letters are
-# seen, as they are, and stay (ECMA-48; DECSC, DECSTBM and DECRC, as all terminals since the VT100 know them).
-SHOWN = "\x1b7\x1b[r\x1b8\x1b[0m\x1b(B\x0f"
+# seen, as they are, and stay. A long line goes on in the next row, and moves no other letters (ECMA-48; DECSC, DECSTBM
+# and DECRC, DECAWM and IRM as all terminals since the VT102 know them; DECLRMM as those know it that have it).
+SHOWN = "\x1b7\x1b[?69l\x1b[r\x1b8\x1b[?7h\x1b[4l\x1b[0m\x1b(B\x0f"
 _PLAIN = frozenset("_@%+=:,./~-")  # beside letters and digits
 
 
