@@ -3,9 +3,9 @@ something, or read, write or connect elsewhere (git-config(1)).
 
 A value is of the type that git wants: another one stops its commands. None is a text that git expands and then parses:
 `rebase.instructionFormat`, and `pretty.NAME` that it may name, write lines of commands. None may hide files
-(`status.showUntrackedFiles`, `diff.ignoreSubmodules`, `diff.relative`) or lines (`color.diff.new` of black on black),
-show one branch for another without a word (`core.warnAmbiguousRefs`), or have git forget at once what could be found
-again (`gc.pruneExpire`).
+(`status.showUntrackedFiles`, `diff.ignoreSubmodules`, `diff.relative`, `core.ignoreCase`) or lines (`color.diff.new` of
+black on black), show one branch for another without a word (`core.warnAmbiguousRefs`), or have git forget what could be
+found again (`gc.pruneExpire` at once, `core.logAllRefUpdates`).
 
 A setting that is not in the table is not allowed. `core.worktree` is not either: where it leads is for the caller.
 """
@@ -62,8 +62,8 @@ commit: cleanup=strip|whitespace|verbatim|scissors|default gpgsign status verbos
 committer: email=NAME name=NAME
 core: abbrev=auto|no|off|false|ABBREV autocrlf=BOOLEAN|input bare bigfilethreshold=BIG checkstat=default|minimal
   commentchar=COMMENT commitgraph compression=LEVEL createobject=rename|link deltabasecachelimit=SIZE
-  eol=lf|crlf|native filemode fscache fsmonitor=OFF hidedotfiles=BOOLEAN|dotGitOnly ignorecase
-  logallrefupdates=BOOLEAN|always longpaths loosecompression=LEVEL maxtreedepth=DEPTH multipackindex notesref=NOTES
+  eol=lf|crlf|native filemode fscache fsmonitor=OFF hidedotfiles=BOOLEAN|dotGitOnly ignorecase=OFF
+  logallrefupdates=ON|always longpaths loosecompression=LEVEL maxtreedepth=DEPTH multipackindex notesref=NOTES
   packedgitlimit=SIZE packedgitwindowsize=SIZE precomposeunicode preloadindex protecthfs=ON protectntfs=ON quotepath
   repositoryformatversion=0|1 safecrlf=BOOLEAN|warn sharedrepository=SHARED sparsecheckout sparsecheckoutcone
   splitindex symlinks trustctime untrackedcache=BOOLEAN|keep usereplacerefs warnambiguousrefs=ON

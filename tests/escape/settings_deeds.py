@@ -67,6 +67,10 @@ HIDING = {
         " git config core.warnAmbiguousRefs false",
         commands=("log",), wrong='test -z "$(git diff main x 2>&1)"',
     ),
+    "a file of another spelling": Deed(
+        "echo x > readme; git config core.ignoreCase true",
+        commands=("log",), wrong="! git status --short | grep -q readme",
+    ),
     "lines of a change": Deed(
         "git config color.diff.new 'black black'", commands=("log",), wrong="git config color.diff.new"
     ),

@@ -27,6 +27,7 @@ REFUSED = (
     "remote.up.fetch=+refs/*:refs/*", "remote.up.push=x:refs/replace/y", "remote.up.mirror=true",
     "showbranch.default=--all", "diff.wordregex=(", "status.showuntrackedfiles=no", "diff.ignoresubmodules=all",
     "diff.relative=true", "color.diff.new=black black", "color.status.untracked=0", "core.warnambiguousrefs=false",
+    "core.ignorecase=true", "core.logallrefupdates=false",
     "submodule.x.ignore=dirty", "gc.pruneexpire=now", "gc.pruneexpire=13.days.ago", "gc.reflogexpire=1.week",
     "gc.reflogexpireunreachable=all", "gc.worktreepruneexpire=2026-11-21",
 )  # fmt: skip
