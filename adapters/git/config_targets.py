@@ -29,7 +29,7 @@ READ = {  # files
     "gpg.*.revocationfile": "gpg.ssh.revocationFile",
 }
 HOOKS = {"core.hookspath": "core.hooksPath", "init.templatedir": "init.templateDir"}  # of every new repository, too
-# what git runs by itself, without being asked for that very thing; "*" is any subsection
+# what git runs by itself, without being asked for that very thing, by general keys: "*" is any subsection
 COMMANDS = frozenset(
     (
         "core.alternaterefscommand",
@@ -50,7 +50,7 @@ COMMANDS = frozenset(
         "merge.*.driver",
         "gpg.program",
         "gpg.*.program",
-        "gpg.ssh.defaultkeycommand",
+        "gpg.*.defaultkeycommand",
         "credential.helper",
         "credential.*.helper",
         "trailer.*.command",
@@ -58,12 +58,17 @@ COMMANDS = frozenset(
         "uploadpack.packobjectshook",
         "gc.recentobjectshook",
         "hook.*.command",
-        "lfs.extension.*.clean",
-        "lfs.extension.*.smudge",
+        "lfs.*.args",
+        "lfs.*.clean",
+        "lfs.*.path",
+        "lfs.*.smudge",
+        "remote.*.annex-rsync-transport",
         "remote.*.receivepack",
         "remote.*.uploadpack",
+        "svn.authorsprog",
     )
 )
+_OF_ANNEX = ("annex.", "remote.*.annex-")  # of which the names of those that git-annex runs have an ending
 
 
 class TargetSettings:
@@ -160,9 +165,16 @@ def targets(settings: TargetSettings, root: str, home: str) -> list[tuple[str, s
             paths.append((expanded(value, root, home), FOLDER, HOOKS[key]))
         elif key in READ and value:
             paths.append((expanded(value, root, home), FILE, READ[key]))
-        elif key in COMMANDS or key.startswith("pager.") or (key == "submodule.*.update" and value.startswith("!")):
+        elif _is_command(key, value):
             paths += [(path, made, key) for path, made in _of_command(value, root, home)]
     return paths
+
+
+def _is_command(key: str, value: str) -> bool:
+    if key == "submodule.*.update":
+        return value.startswith("!")
+    of_annex = key.startswith(_OF_ANNEX) and key.endswith("command")
+    return key in COMMANDS or key.startswith("pager.") or of_annex
 
 
 def _of_command(value: str, root: str, home: str) -> Iterator[tuple[str, str]]:

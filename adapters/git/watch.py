@@ -55,8 +55,8 @@ _PAUSE_S = 0.005
 _OF_A_WORKTREE = inotify.IN_CREATE | inotify.IN_MOVED_TO | inotify.IN_ONLYDIR | inotify.IN_DONT_FOLLOW
 _OF_GIT = _OF_A_WORKTREE | inotify.IN_MODIFY  # whether or not who wrote a file closes it
 READS_MAX = 16  # before what they brought is judged
-OF_A_BARE_ONE = frozenset((*MARKS, "config"))  # a folder that has one of them may be a repository now
-_JUDGED = frozenset(name.lower().encode() for name in (".git", *OF_A_BARE_ONE))  # of the files in a worktree
+_OF_A_BARE_ONE = (*MARKS, "config")  # a folder that has one of them may be a repository now
+_JUDGED = frozenset(name.lower() for name in (".git", *_OF_A_BARE_ONE))  # of the files in a worktree
 _UNWATCHED = frozenset(("objects", "lfs", "annex"))  # of a git folder: a file there is what its name says, or nothing
 
 
@@ -229,7 +229,7 @@ class GitWatch:
                     changed.setdefault(key, False)
             elif raw and watch in self._watched:
                 is_folder = bool(mask & inotify.IN_ISDIR)
-                if is_folder or watch in self._of_git or raw.lower() in _JUDGED:
+                if is_folder or watch in self._of_git or os.fsdecode(raw).lower() in _JUDGED:
                     key = self._watched[watch], os.fsdecode(raw)
                     changed[key] = changed.get(key, False) or is_folder
         for (folder, name), is_folder in changed.items():
@@ -253,7 +253,7 @@ class GitWatch:
         """Judge one entry, by what it is now."""
         root = outermost(folder, self._folders)
         is_dot = name.lower() == ".git"
-        if (not root and not is_dot and name not in OF_A_BARE_ONE) or f"{folder}/{name}" in self._inspection.closed:
+        if (not root and name.lower() not in _JUDGED) or f"{folder}/{name}" in self._inspection.closed:
             return
         try:
             with Descriptor(opened_folder(folder)) as opened:

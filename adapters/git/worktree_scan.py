@@ -12,6 +12,7 @@ import stat
 
 from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.git.dot_git import UNJUDGED, DotJudge
+from omac.adapters.git.entry import FoundEntry
 from omac.adapters.git.git_folder import inspect_folder
 from omac.adapters.git.inspection import DEPTH_MAX, PATH_CHARACTERS_MAX, TOO_DEEP, Exhausted, Inspection
 from omac.adapters.git.link_stamps import LinkStamps
@@ -24,6 +25,7 @@ from omac.domain.kernel.paths import below, below_any
 from omac.domain.sandbox.autorun_files import GIVEN_ALL, OF_JUPYTER, OF_OTHERS, Obeyed
 
 MARGIN_NS = 20_000_000  # files are stamped with a clock that lags by up to a tick
+_MARKS = {name.lower(): bits for name, bits in MARKS.items()}  # for file systems that take upper for lower case
 _SET_ID = stat.S_ISUID | stat.S_ISGID
 _STREAMS = frozenset(  # links to these lead to no folder but that of descriptors
     f"{folder}{name}" for folder in ("/dev/fd", "/proc/1/fd", "/proc/self/fd") for name in ("", "/0", "/1", "/2")
@@ -33,7 +35,7 @@ _STREAMS = frozenset(  # links to these lead to no folder but that of descriptor
 class _Level:
     """A folder on the way down."""
 
-    __slots__ = ("folder", "is_changed", "marks", "named_by", "obeyed", "path", "scan")
+    __slots__ = ("folder", "has_dot", "is_changed", "is_odd", "marks", "named_by", "obeyed", "path", "scan")
 
     def __init__(
         self, folder: int, path: str, since_ns: int, obeyed: Obeyed | None, named_by: str | None = None
@@ -44,6 +46,8 @@ class _Level:
         self.named_by = named_by  # settings of a program that obeys what is in it
         self.is_changed = os.fstat(folder).st_ctime_ns >= since_ns
         self.marks = 0
+        self.has_dot = False
+        self.is_odd = False  # it has names in letters that its file system may take for those of git's names
         self.scan = os.scandir(folder)
 
     def close(self) -> None:
@@ -113,23 +117,37 @@ class WorktreeScan:
             self._inspection.report(path, f"cannot be inspected: {error.strerror}")
 
     def _leave(self, level: _Level) -> None:
+        if level.is_odd:
+            self._find_by_names(level)
         if level.marks == ALL_MARKS and level.path not in self._known:
             try:
                 judge_bare(self._inspection, level.folder, level.path)
             except OSError:
                 if self._is_last:
                     self._inspection.set_aside(level.folder, "HEAD", f"{level.path}/HEAD", UNJUDGED)
-        elif level.marks:
+        if level.marks:
             self._inspection.mark(level.path, level.marks)
         self._levels.pop()
         level.close()
+
+    def _find_by_names(self, level: _Level) -> None:
+        """Find what git would find by its names, however they are spelled in the listing."""
+        for name, bits in MARKS.items():
+            level.marks |= bits if is_there(level.folder, name) else 0
+        if not level.has_dot and is_there(level.folder, ".git"):
+            try:
+                self._dots.judge(level.folder, level.path, FoundEntry(".git", os.lstat(".git", dir_fd=level.folder)))
+            except OSError as error:
+                self._report_unread(f"{level.path}/.git", error)
 
     def _entry(self, level: _Level, entry: os.DirEntry[str]) -> None:
         name = entry.name
         if self._closed and f"{level.path}/{name}" in self._closed:
             return
-        level.marks |= MARKS.get(name, 0)
+        level.marks |= _MARKS.get(name.lower(), 0)
+        level.is_odd |= not name.isascii()
         if len(name) == 4 and name.lower() == ".git":
+            level.has_dot = True
             self._dots.judge(level.folder, level.path, entry)
         elif entry.is_dir(follow_symlinks=False):
             self._enter(level, entry)

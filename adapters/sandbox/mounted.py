@@ -10,6 +10,8 @@ Rules
 2. Every path of the policy that is a mount is the root of its own mount, and of the mount on top there. Nothing else
    shows that a file was mounted onto itself.
 3. A mount that the policy makes read-only is read-only.
+4. No other spelling of its name leads past such a mount. Where a file system takes upper for lower case, the kernel may
+   keep a name for each spelling of a file, of which the mount covers one.
 """
 
 from __future__ import annotations
@@ -21,21 +23,25 @@ import stat
 from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.files.without_links import mount_of, opened_without_links
 from omac.adapters.sandbox.bubblewrap import is_shown_by_folder
-from omac.domain.kernel.refusal import Refusal, list_command
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, access_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omac.domain.sandbox.confinement import Entry, Policy
 
+_NO_CASE = "the file system takes upper for lower case, or the file has both names"
+_MOVE = "# move the project to a file system that tells them apart, or remove the other name"
+
 
 class Expected:
     """The expected mounts: `nodes` has device and inode by path; `read_only` says for each path that is a mount whether
-    it is read-only."""
+    it is read-only; `spelled` has for such a path another one that leads to the same file."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[int, int]] = {}
         self.read_only: dict[str, bool] = {}
+        self.spelled: dict[str, str] = {}
 
 
 def expected(policy: Policy) -> Expected:
@@ -47,12 +53,14 @@ def expected(policy: Policy) -> Expected:
                 with Descriptor(_opened(entry.source, host)) as descriptor:
                     mounts.nodes[entry.path] = _node(entry.source, descriptor)
             if _is_mount(entry, policy):
-                mounts.read_only[entry.path] = entry.access not in (WRITE, PRIVATE)
+                mounts.read_only[entry.path] = read_only = entry.access not in (WRITE, PRIVATE)
+                if read_only and (spelled := _spelled_otherwise(entry.path)):
+                    mounts.spelled[entry.path] = spelled
     return mounts
 
 
 def check(pid: int, wanted: Expected) -> None:
-    """Compare with what lies below the root of process `pid`. Raises Refusal (path-changed)."""
+    """Compare with what lies below the root of process `pid`. Raises Refusal (path-changed, sandbox-inexpressible)."""
     points = _points(pid)
     with Descriptor(os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as inside:
         for path, read_only in wanted.read_only.items():
@@ -65,6 +73,33 @@ def check(pid: int, wanted: Expected) -> None:
                 raise _changed(path, "the expected mount is missing")
             if read_only and not is_read_only:
                 raise _changed(path, "it can be changed")
+            spelled = wanted.spelled.get(path, path)
+            if spelled not in wanted.read_only and _leads_past(spelled, inside, on_top):
+                message = f"{path} cannot be kept from the program, which reaches it as {spelled}: {_NO_CASE}"
+                raise Refusal(
+                    "sandbox-inexpressible", message, fix=[f"{list_command(path)} {quoted(spelled)}  {_MOVE}"]
+                )
+
+
+def _spelled_otherwise(path: str) -> str:
+    """Return a path with the last name in other letters, upper for lower case, that leads to the same file; empty where
+    none does."""
+    folder, _, name = path.rpartition("/")
+    other = f"{folder}/{name.swapcase()}"
+    try:
+        return other if other != path and os.path.samestat(os.lstat(other), os.lstat(path)) else ""
+    except OSError:
+        return ""
+
+
+def _leads_past(path: str, root: int, mount: int) -> bool:
+    """Return whether a path leads to something, and not into the mount."""
+    try:
+        descriptor = opened_without_links(path, root)
+    except OSError:
+        return False
+    with Descriptor(descriptor):
+        return mount_of(descriptor) not in (mount, None)
 
 
 def _is_mount(entry: Entry, policy: Policy) -> bool:

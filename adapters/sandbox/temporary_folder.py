@@ -60,6 +60,7 @@ def _remove_ownerless(parent: str) -> None:
         try:
             with Descriptor(os.open(f"{parent}/{name}", FOLDER_FLAGS)) as folder:
                 if os.fstat(folder).st_uid == os.geteuid() and lock.try_acquire(folder):
-                    emptying.remove(os.path.realpath(f"{parent}/{name}"))
+                    emptying.clear(folder)  # and not what lies at its path by now
+                    os.rmdir(f"{parent}/{name}")
         except OSError:
             continue  # it is gone, another user's, or nobody can tell whose

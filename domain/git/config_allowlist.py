@@ -3,8 +3,9 @@ something, or read, write or connect elsewhere (git-config(1)).
 
 A value is of the type that git wants: another one stops its commands. None is a text that git expands and then parses:
 `rebase.instructionFormat`, and `pretty.NAME` that it may name, write lines of commands. None may hide files
-(`status.showUntrackedFiles`, `diff.ignoreSubmodules`), or have git forget at once what could be found again
-(`gc.pruneExpire`).
+(`status.showUntrackedFiles`, `diff.ignoreSubmodules`, `diff.relative`, `core.ignoreCase`) or lines (`color.diff.new` of
+black on black), show one branch for another without a word (`core.warnAmbiguousRefs`), or have git forget what could be
+found again (`gc.pruneExpire` at once, `core.logAllRefUpdates`).
 
 A setting that is not in the table is not allowed. `core.worktree` is not either: where it leads is for the caller.
 """
@@ -12,7 +13,7 @@ A setting that is not in the table is not allowed. `core.worktree` is not either
 from __future__ import annotations
 
 from omac.domain.git.config import general_key, parse
-from omac.domain.git.config_values import TYPES, between, is_color, matching, one_of, word_of
+from omac.domain.git.config_values import TYPES, between, matching, one_of, word_of
 from omac.domain.git.refspecs import may_fetch, may_push
 
 TYPE_CHECKING = False
@@ -41,7 +42,6 @@ _ALIAS_OPTIONS = (
 _alias = matching(rf"(?:{_ALIAS_COMMANDS})(?: +(?:{_ALIAS_OPTIONS}|(?:HEAD|@)[~^0-9@{{}}]*|\.|--))*")
 
 _sets_all_colors = matching(r"color\.[a-z]+")
-_sets_color = matching(r"color\.[a-z]+\.[a-z]+")
 _sets_check = matching(r"receive\.fsck\.(?!skiplist)[a-z0-9]+")
 
 # By section; "*." before a name is any subsection. A name alone is a boolean; after "=" stand what values it may have:
@@ -62,15 +62,16 @@ commit: cleanup=strip|whitespace|verbatim|scissors|default gpgsign status verbos
 committer: email=NAME name=NAME
 core: abbrev=auto|no|off|false|ABBREV autocrlf=BOOLEAN|input bare bigfilethreshold=BIG checkstat=default|minimal
   commentchar=COMMENT commitgraph compression=LEVEL createobject=rename|link deltabasecachelimit=SIZE
-  eol=lf|crlf|native filemode fscache fsmonitor=OFF hidedotfiles=BOOLEAN|dotGitOnly ignorecase
-  logallrefupdates=BOOLEAN|always longpaths loosecompression=LEVEL maxtreedepth=DEPTH multipackindex notesref=NOTES
+  eol=lf|crlf|native filemode fscache fsmonitor=OFF hidedotfiles=BOOLEAN|dotGitOnly ignorecase=OFF
+  logallrefupdates=ON|always longpaths loosecompression=LEVEL maxtreedepth=DEPTH multipackindex notesref=NOTES
   packedgitlimit=SIZE packedgitwindowsize=SIZE precomposeunicode preloadindex protecthfs=ON protectntfs=ON quotepath
   repositoryformatversion=0|1 safecrlf=BOOLEAN|warn sharedrepository=SHARED sparsecheckout sparsecheckoutcone
-  splitindex symlinks trustctime untrackedcache=BOOLEAN|keep usereplacerefs warnambiguousrefs whitespace=WHITESPACE
+  splitindex symlinks trustctime untrackedcache=BOOLEAN|keep usereplacerefs warnambiguousrefs=ON
+  whitespace=WHITESPACE
 diff: algorithm=default|myers|minimal|patience|histogram autorefreshindex
   colormoved=BOOLEAN|default|plain|blocks|zebra|dimmed-zebra|dimmed_zebra colormovedws=MOVED context=CONTEXT
   dirstat=DIRSTAT ignoresubmodules=none indentheuristic interhunkcontext=CONTEXT mnemonicprefix
-  noprefix relative renamelimit=COUNT renames=BOOLEAN|copies|copy statgraphwidth=COUNT submodule=short|log|diff
+  noprefix renamelimit=COUNT renames=BOOLEAN|copies|copy statgraphwidth=COUNT submodule=short|log|diff
   suppressblankempty wserrorhighlight=WS_ERRORS
 difftool: prompt trustexitcode
 extensions: compatobjectformat=sha1|sha256 noop objectformat=sha1|sha256 preciousobjects refstorage=files|reftable
@@ -183,8 +184,6 @@ def allowed(key: str, value: str) -> bool:
         return _alias(value)
     if section == "color" and _sets_all_colors(key):
         return value in ("always", "auto", "never") or TYPES["BOOLEAN"](value)
-    if section == "color" and _sets_color(key) and key != "color.blame.highlightrecent":  # that is a list
-        return is_color(value)
     if section == "receive" and _sets_check(key):
         return value in ("error", "warn", "ignore")
     kinds = _BY_TYPE.get(key) or _BY_TYPE.get(general) or []

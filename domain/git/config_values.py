@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _BOOLEANS = ("true", "false", "yes", "no", "on", "off", "1", "0", "")
 _INTEGER_MAX = 2**31 - 1
-_COLORS_MAX = 2  # in the foreground and in the background
 _DIGITS_MAX = 12
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -61,20 +60,6 @@ def between(least: int, most: int) -> Allowed:
         return least <= int(number) * _UNITS[unit] <= most
 
     return is_between
-
-
-_color = matching(
-    r"normal|default|reset|(?:bright)?(?:black|red|green|yellow|blue|magenta|cyan|white)|#[0-9a-fA-F]{6}"
-    r"|1?[0-9]{1,2}|2[0-4][0-9]|25[0-5]"
-)
-_attribute = matching(r"(?:no-?)?(?:bold|dim|italic|ul|blink|reverse|strike)")
-
-
-def is_color(value: str) -> bool:
-    """Return whether git reads it as a colour of a text: at most two colours, and any number of attributes."""
-    words = value.split()
-    colors = [word for word in words if not _attribute(word)]
-    return len(colors) <= _COLORS_MAX and all(_color(word) for word in colors) and "\n" not in value
 
 
 def _list_of(words: str) -> str:

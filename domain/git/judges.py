@@ -120,6 +120,11 @@ def empty(content: bytes, before: bytes, _folder: JudgedFolder) -> str:
     return "" if not content and not before else "is new or changed"
 
 
+def graph(_content: bytes, _before: bytes, _folder: JudgedFolder) -> str:
+    """A commit graph. git shows the difference of two commits by the trees that it names, and merges others."""
+    return "is new or changed, and could show a commit as another (git commit-graph write makes one again)"
+
+
 def own_common(content: bytes, _before: bytes, _folder: JudgedFolder) -> str:
     """`commondir` of a folder that is its own common folder."""
     return "" if content.strip() == b"." else "takes the settings from elsewhere"
@@ -195,6 +200,7 @@ JUDGES: dict[str, Judge] = {
     "empty": empty,
     "fetched": _plain(refs.fetched_problem),
     "gitdir": gitdir,
+    "graph": graph,
     "hook": _changing(operations.hook_problem),
     "head": _plain(refs.head_problem),
     "index": index,

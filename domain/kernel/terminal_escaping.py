@@ -1,7 +1,8 @@
 """Text as a terminal, a log or a model may be given it: what is not printable is escaped, and so obeyed by none.
 
-Letters and marks that no reader sees are escaped as well (Unicode's Default_Ignorable_Code_Point, and the blank Braille
-pattern): code that a person reviews, or a name in the audit, has nothing in it that is not shown.
+Letters and marks that no reader sees are escaped as well (Unicode's Default_Ignorable_Code_Point, and what is blank: in
+Braille, musical notes, hieroglyphs and Khitan letters): code that a person reviews, or a name in the audit, has nothing
+in it that is not shown.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ UNSEEN = frozenset(
         chr,
         (
             0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, *range(0xFE00, 0xFE10),
-            0xFFA0, *range(0xE0100, 0xE01F0),
+            0xFFA0, 0x13441, 0x13442, 0x16FE4, 0x1D159, *range(0xE0100, 0xE01F0),
         ),
     )
 )  # fmt: skip
 # Neither margins, in which lines would replace each other, nor colours and signs that a program left set: letters are
-# seen, as they are, and stay (ECMA-48; DECSC, DECSTBM and DECRC, as all terminals since the VT100 know them).
-SHOWN = "\x1b7\x1b[r\x1b8\x1b[0m\x1b(B\x0f"
+# seen, as they are, and stay. A long line goes on in the next row, and moves no other letters (ECMA-48; DECSC, DECSTBM
+# and DECRC, DECAWM and IRM as all terminals since the VT102 know them; DECLRMM as those know it that have it).
+SHOWN = "\x1b7\x1b[?69l\x1b[r\x1b8\x1b[?7h\x1b[4l\x1b[0m\x1b(B\x0f"
 _PLAIN = frozenset("_@%+=:,./~-")  # beside letters and digits
 
 

@@ -47,13 +47,13 @@ _BLOCKED = """
     OP_CONNECT_TOKEN OP_SERVICE_ACCOUNT_TOKEN PERL5DB PERL5LIB PERL5OPT PROMPT_COMMAND PS4 PYTHONHOME PYTHONPATH
     PYTHONSTARTUP RUBYLIB RUBYOPT SHELLOPTS SSH_ASKPASS SUDO_ASKPASS ZDOTDIR _JAVA_OPTIONS
 """
-GIT = {  # git-config(1); the second setting since git 2.47
-    "GIT_CONFIG_COUNT": "2",
-    "GIT_CONFIG_KEY_0": "gc.autoDetach",
-    "GIT_CONFIG_VALUE_0": "false",
-    "GIT_CONFIG_KEY_1": "maintenance.autoDetach",
-    "GIT_CONFIG_VALUE_1": "false",
-}
+_GIT = (  # git-config(1): what is tidied up is tidied up before a command ends, without what omac sets aside then
+    "gc.autoDetach", "maintenance.autoDetach",
+    "gc.writeCommitGraph", "fetch.writeCommitGraph", "maintenance.commit-graph.enabled",
+)  # fmt: skip
+GIT = {"GIT_CONFIG_COUNT": str(len(_GIT))}
+GIT |= {f"GIT_CONFIG_KEY_{number}": key for number, key in enumerate(_GIT)}
+GIT |= {f"GIT_CONFIG_VALUE_{number}": "false" for number in range(len(_GIT))}
 ORDINARY = tuple(f"{_ORDINARY}{_TOOLCHAINS}".split())  # the latter: where toolchains are installed
 CERTIFICATES = tuple(_CERTIFICATES.split())  # they name a file or folder of certificates that a library trusts
 PROXIES = tuple(_PROXIES.split())

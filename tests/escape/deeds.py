@@ -258,7 +258,30 @@ LINKS = {
     ),
 }  # fmt: skip
 
+# Has `git diff main other` show nothing, though a merge of `other` brings the change.
+_REPLACED = """\
+import os, sys
+path, *trees = sys.argv[1:]
+other, main = map(bytes.fromhex, trees)
+content = open(path, "rb").read()
+assert other in content
+os.unlink(path)
+open(path, "wb").write(content.replace(other, main))
+"""
+_OTHER_TREE = (
+    "git checkout -q -b other; echo evil >> README; git commit -qam x; git checkout -q main; git commit-graph write"
+    f" --reachable %s; python3 -I -c '{_REPLACED}' .git/objects/info/%s $(git rev-parse other^{{tree}} main^{{tree}})"
+)
+
 OBJECTS = {
+    f"a commit graph that shows another tree, {kind}": Deed(
+        _OTHER_TREE % words, commands=("status",), wrong="git diff --quiet main other"
+    )
+    for kind, words in {
+        "alone": ("", "commit-graph"),
+        "in a chain": ("--split", "commit-graphs/graph-*.graph"),
+    }.items()
+} | {
     "packs by names with a line for a shell": Deed(
         "git repack -adq; o=$(echo unique | git hash-object -w --stdin); cd .git/objects/pack; b=pack-$(echo $o | git"
         ' pack-objects -q pack); n=$(printf "pack-x\\ntouch $(basename $MARK)"); mv $b.pack "$n.pack"; mv $b.idx'

@@ -62,6 +62,22 @@ HIDING = {
         " git config status.showUntrackedFiles no",
         commands=("log",), wrong="! git status --short | grep -q env",
     ),
+    "a branch, behind a tag of its name": Deed(
+        "git checkout -q -b x; echo x >> README; git commit -qam x; git checkout -q main; git tag x main;"
+        " git config core.warnAmbiguousRefs false",
+        commands=("log",), wrong='test -z "$(git diff main x 2>&1)"',
+    ),
+    "a file of another spelling": Deed(
+        "echo x > readme; git config core.ignoreCase true",
+        commands=("log",), wrong="! git status --short | grep -q readme",
+    ),
+    "lines of a change": Deed(
+        "git config color.diff.new 'black black'", commands=("log",), wrong="git config color.diff.new"
+    ),
+    "changes around a folder": Deed(
+        "git tag before; echo x >> README; git commit -qam x; git config diff.relative true",
+        commands=("log",), wrong='test -z "$(git -C src diff before)"',
+    ),
 }  # fmt: skip
 STOPPING = {
     f"{key} {value}": Deed(f"git config {key} '{value}'", commands=("log",), wrong=f"! git {command}")

@@ -110,7 +110,7 @@ def test_as_outside(world: Box, layout: str, name: str) -> None:
     workdir = repository(world, layout)
     done = inside(world, workdir, SCRIPTS[name])
     # where refs are copied, gc packs none and expires no log: these settings are the copy's own
-    own = "gc.", "maintenance."
+    own = "fetch.writecommitgraph", "gc.", "maintenance."
     printed = "".join(line for line in done.out.splitlines(keepends=True) if not line.startswith(own))
     assert (done.status, printed) == (0, outside.out), done.err
     git_said = [line for line in done.err.splitlines() if not line.startswith("omac: ")]

@@ -1,6 +1,7 @@
 """The report of `omac start` on stderr when its command has ended: in real sandboxes, with a real git."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -170,17 +171,19 @@ def test_no_subject_passes_for_a_line(omac: Omac, shop: Path, width: int) -> Non
 
 
 def test_nothing_that_the_agent_left_set_hides_it(omac: Omac, shop: Path) -> None:
-    """omac resets concealed text, line-drawing characters and margins that the agent left set, so what it found and the
-    report are readable."""
-    script = f"{AS_AGENT} commit -q --allow-empty -m next; touch Makefile; printf '\\033[8m\\033(0\\033[9;9r'"
+    """omac resets concealed text, line-drawing characters, margins on all sides and long lines that are cut off, which
+    the agent left set, so what it found and the report are readable."""
+    left = "\\033[8m\\033(0\\033[9;9r\\033[?69h\\033[9;9s\\033[?7l\\033[4h"
+    shown = "\x1b7\x1b[?69l\x1b[r\x1b8\x1b[?7h\x1b[4l\x1b[0m\x1b(B\x0f"
+    script = f"{AS_AGENT} commit -q --allow-empty -m next; touch Makefile; printf '{left}'"
     words = ["start", "--workdir", str(shop), "--", "sh", "-c", script]
     environment = {**omac.environment, "TERM": "xterm"}
     shell = pexpect.spawn(
         COMMAND[0], [*COMMAND[1:], *words], env=environment, cwd=str(shop), encoding="utf-8", timeout=60
     )
-    shell.expect_exact("\x1b[8m\x1b(0\x1b[9;9r")
-    shell.expect(r"\x1b7\x1b\[r\x1b8\x1b\[0m\x1b\(B\x0fomac:[^\x1b]*Makefile")  # which is folded
-    shell.expect_exact("\x1b7\x1b[r\x1b8\x1b[0m\x1b(B\x0fomac: what happened while it ran:")
+    shell.expect_exact(left.replace("\\033", "\x1b"))
+    shell.expect(re.escape(shown) + r"omac:[^\x1b]*Makefile")  # which is folded
+    shell.expect_exact(f"{shown}omac: what happened while it ran:")
     shell.expect(pexpect.EOF)
     shell.close()
 

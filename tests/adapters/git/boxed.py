@@ -13,6 +13,7 @@ from omac.adapters.git.launch_record import Record, record_of
 from omac.adapters.git.layout import GitChoices, Layout, copy_back, lay_out, prepare
 from omac.adapters.git.quarantine import Quarantine
 from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, ordered
+from omac.domain.sandbox.environment import GIT
 
 SYSTEM = ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64")
 DATE = "2026-01-02T03:04:05+00:00"
@@ -99,7 +100,7 @@ def run_inside(
             "-c",
             script,
         ]
-        env = {**ENVIRONMENT, "HOME": str(home), **(environment or {})}
+        env = {**ENVIRONMENT, **GIT, "HOME": str(home), **(environment or {})}
         done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120, pass_fds=memory, check=False)
     finally:
         for descriptor in memory:

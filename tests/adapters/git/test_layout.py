@@ -10,9 +10,11 @@ from adapters.git.boxed import host, run_inside
 from programs import program_at
 
 from adapters.git import layouts
+from omac.adapters.git import config_targets
 from omac.adapters.git.layout import GitChoices, Layout, lay_out
 from omac.adapters.git.program import ConfigList
 from omac.adapters.git.reftable import NO_COMMITS
+from omac.domain.git.config import general_key
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE
@@ -272,6 +274,8 @@ SIGNERS = ("gpg.ssh.allowedSignersFile", "gpg.ssh.revocationFile")  # whose sign
     [
         *FOLDERS, "include.path", "core.attributesFile", "core.fsmonitor", "filter.x.clean",
         "pager.log", "hook.x.command", "gc.recentObjectsHook", "submodule.x.update", "remote.x.uploadPack", *SIGNERS,
+        "lfs.customTransfer.x.path", "lfs.extension.x.clean", "gpg.ssh.defaultKeyCommand",
+        "annex.freezecontent-command", "remote.x.annex-start-command",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("there", [True, False])
@@ -294,6 +298,12 @@ def test_what_settings_name_in_the_tree_stays(setting: str, there: bool, tmp_pat
     if there or not is_command:  # one that is not there is only told of
         assert not target.is_file() or target.read_text() == ""
         assert not (target / "pre-commit").exists()
+
+
+def test_settings_are_found_by_their_general_keys() -> None:
+    """Each setting of the tables is one that a key of a configuration can have: with one star, for all between dots."""
+    keys = {*config_targets.COMMANDS, *config_targets.READ, *config_targets.HOOKS, *config_targets.INCLUDES}
+    assert [key for key in keys if general_key(key) != key] == []
 
 
 def test_what_settings_name_behind_a_link_to_itself(tmp_path: Path, home: Path) -> None:

@@ -88,6 +88,23 @@ def test_a_mask_that_is_none(project: Path) -> None:
         mounted.check(pid, expected)
 
 
+def test_another_spelling_of_what_is_kept(project: Path) -> None:
+    """A name in other letters that leads past a mount is refused; one that is itself kept, or another file, is not."""
+    pinned, other = str(project / "sub/pinned"), str(project / "sub/PINNED")
+    options = ("--ro-bind", pinned, pinned)
+    Path(other).write_text("another file")
+    with built(project, *options) as pid:
+        mounted.check(pid, wanted(project, Entry(pinned, READ, "")))
+    Path(other).unlink()
+    Path(other).hardlink_to(pinned)
+    expected = wanted(project, Entry(pinned, READ, ""))
+    with built(project, *options) as pid, pytest.raises(Refusal, match=f"reaches it as {other}") as caught:
+        mounted.check(pid, expected)
+    assert caught.value.reason == "sandbox-inexpressible"
+    with built(project, *options, "--ro-bind", other, other) as pid:
+        mounted.check(pid, wanted(project, Entry(pinned, READ, ""), Entry(other, READ, "")))
+
+
 def test_a_link_above_what_is_mounted(project: Path) -> None:
     """A link above a pinned file is refused, although the folder that it leads to holds that file."""
     entry = Entry(str(project / "sub/pinned"), READ, "")

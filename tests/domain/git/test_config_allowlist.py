@@ -8,7 +8,7 @@ ALLOWED = (
     "user.name=Ada", "core.autocrlf=input", "core.sharedrepository=group", "core.sharedrepository=1",
     "branch.x.merge=refs/heads/main", "branch.x.remote=origin", "remote.origin.url=https://example.org/x.git",
     "alias.st=status -sb", "alias.br=branch -vv", "alias.lg=log --graph --oneline HEAD~3",
-    "lfs.repositoryformatversion=0", "init.defaultbranch=main", "color.diff.new=green",
+    "lfs.repositoryformatversion=0", "init.defaultbranch=main", "color.diff=always",
     "receive.fsck.baddate=ignore", "maintenance.gc.enabled=true", "core.fsmonitor=false",
     "format.pretty=oneline", "log.date=iso-local", "log.date=format:%Y-%m-%d %H:%M", "core.commentchar=;",
     "gc.pruneexpire=14.days.ago", "gc.reflogexpire=never", "gc.reflogexpireunreachable=3 months",
@@ -26,6 +26,8 @@ REFUSED = (
     "format.pretty=%s%x0aexec x", "log.date=format:%nexec x", "blame.date=format:%%nexec", "core.commentchar=p",
     "remote.up.fetch=+refs/*:refs/*", "remote.up.push=x:refs/replace/y", "remote.up.mirror=true",
     "showbranch.default=--all", "diff.wordregex=(", "status.showuntrackedfiles=no", "diff.ignoresubmodules=all",
+    "diff.relative=true", "color.diff.new=black black", "color.status.untracked=0", "core.warnambiguousrefs=false",
+    "core.ignorecase=true", "core.logallrefupdates=false",
     "submodule.x.ignore=dirty", "gc.pruneexpire=now", "gc.pruneexpire=13.days.ago", "gc.reflogexpire=1.week",
     "gc.reflogexpireunreachable=all", "gc.worktreepruneexpire=2026-11-21",
 )  # fmt: skip

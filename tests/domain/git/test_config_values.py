@@ -9,7 +9,7 @@ from omac.domain.git.config_allowlist import allowed
 
 GOOD = (
     "core.filemode=TRUE", "core.abbrev=auto", "core.abbrev=12", "core.compression=-1", "core.bigfilethreshold=512m",
-    "color.status.added=green bold", "color.diff.new=#00ff00 black no-bold ul", "color.ui=auto",
+    "color.ui=auto",
     "branch.sort=-committerdate",
     "tag.sort=version:refname", "core.whitespace=trailing-space,-indent-with-non-tab,tab-in-indent",
     "user.name=A. U. Thor",
@@ -24,8 +24,8 @@ GOOD = (
 )  # fmt: skip
 BAD = (
     "core.filemode=maybe", "core.filemode=2k", "core.compression=99", "core.abbrev=banana", "core.abbrev=3",
-    "core.loosecompression=x", "index.threads=x", "index.threads=1000000", "color.status.added=nocolour",
-    "color.diff.new=red green blue", "color.ui=red", "branch.sort=banana", "core.commentchar=", "user.name=",
+    "core.loosecompression=x", "index.threads=x", "index.threads=1000000",
+    "color.ui=red", "branch.sort=banana", "core.commentchar=", "user.name=",
     "user.name=<>",
     "user.name=a\nb", "user.useconfigonly=x", "core.whitespace=tab-in-indent,indent-with-non-tab", "diff.context=-1",
     "diff.colormovedws=allow-indentation-change,ignore-all-space", "diff.algorithm=x", "merge.conflictstyle=x",
@@ -33,7 +33,7 @@ BAD = (
     "core.bigfilethreshold=1", "protocol.version=9", "log.date=x", "branch.main.merge=refs/heads/a..b",
     "receive.fsck.skiplist=error", "receive.fsck.baddate=x", "submodule.active=:(x)", "core.maxtreedepth=1",
     "blame.ignorerevsfile=/etc/passwd", "blame.ignorerevsfile=a/../../b", "notes.rewriteref=refs/heads/*",
-    "transfer.hiderefs=x", "core.packedgitlimit=0", "color.blame.highlightrecent=red,x,blue", "core.symlinks=-5",
+    "transfer.hiderefs=x", "core.packedgitlimit=0", "core.symlinks=-5",
 )  # fmt: skip
 COMMANDS = (
     "status", "branch", "log -1 --stat", "diff HEAD~1", "tag", "commit -q --allow-empty -m x",

@@ -21,6 +21,7 @@ from omac.domain.kernel.terminal_escaping import named, printable, printable_jso
         ("\U000e0041", "\\U000e0041"),
         ("timeout,\u3164", "timeout,\\u3164"),  # a letter, and so a variable's name
         ("a\u2800b\ufe0f\u034f\U000e0100", "a\\u2800b\\ufe0f\\u034f\\U000e0100"),
+        ("a\U00016fe4b\U0001d159\U00013441", "a\\U00016fe4b\\U0001d159\\U00013441"),
         (os.fsdecode(b"caf\xe9"), "caf\\udce9"),
         ("back\\slash 'quoted'", "back\\slash 'quoted'"),
     ],
