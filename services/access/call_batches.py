@@ -6,7 +6,7 @@ gets the id of its own access, as if it had been alone.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import trio
 
@@ -33,12 +33,8 @@ Entry = TypeVar("Entry")
 _AGENT = Cause("agent")
 
 
-class _Begun(NamedTuple):
-    """A request that waits for its record; `answered` gets the id of its access, or why there is none."""
-
-    method: str
-    path: str
-    answered: Callable[[int | Exception], None]
+Answered = Callable[[int | Exception], None]  # the id of an access, or why there is none
+_Begun = tuple[str, str, Answered]  # method and path of a request that waits for its record, and who is told
 
 
 class CallBatches:
@@ -50,15 +46,15 @@ class CallBatches:
         self._begun: dict[int, tuple[ResolvedRoute, list[_Begun]]] = {}  # by the identity of the route
         self._ended: list[tuple[int, AccessEnd]] = []  # by the ids of their accesses
 
-    def begin(self, route: ResolvedRoute, method: str, path: str, answered: Callable[[int | Exception], None]) -> None:
+    def begin(self, route: ResolvedRoute, method: str, path: str, answered: Answered) -> None:
         """Have a request recorded. `answered` is called once, in the Trio loop, with the id of the access when that is
         durable and folded, or with the Refusal. It must not fail. Raises Refusal for what can be said at once."""
-        self._engine.require_recording()
         entry = self._begun.get(id(route))
         if entry is None:
+            self._engine.require_recording()
             entry = self._begun[id(route)] = route, []
             self._engine.gather(self._flush, is_awaited=True)
-        entry[1].append(_Begun(method, path, answered))
+        entry[1].append((method, path, answered))
 
     def end(self, access: int, end: AccessEnd) -> None:
         """Have the end of an access recorded, without waiting."""
@@ -80,11 +76,12 @@ class CallBatches:
     def _record_begun(self, route: ResolvedRoute, requests: list[_Begun]) -> None:
         def recorded(answer: Sequence[Recorded] | Exception) -> None:
             if isinstance(answer, Exception):
-                for request in requests:
-                    request.answered(answer)
+                for _, _, answered in requests:
+                    answered(answer)
             else:
-                for access, request in zip(access_ids(answer[0].position, len(requests)), requests, strict=True):
-                    request.answered(access)
+                accesses = access_ids(answer[0].position, len(requests))
+                for access, (_, _, answered) in zip(accesses, requests, strict=True):
+                    answered(access)
 
         try:
             self._engine.record_then(self._fact(_requested(route, requests)), _AGENT, recorded)
@@ -102,7 +99,8 @@ class CallBatches:
 def _requested(route: ResolvedRoute, requests: list[_Begun]) -> Event:
     names = route.dir, route.skill, route.mount, route.session
     if len(requests) == 1:
-        return AccessRequested(*names, requests[0].method, requests[0].path)
+        ((method, path, _),) = requests
+        return AccessRequested(*names, method, path)
     methods, paths, _ = zip(*requests, strict=True)
     return AccessBatchRequested(*names, methods, paths)
 
