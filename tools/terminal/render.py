@@ -164,7 +164,8 @@ def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> Non
             summary = f"{row['skill'] or '?'}{path}{where or ' in no directory'}{session}{reason}{times}"
         else:
             skill = f" {row['skill']}" if row["skill"] else ""
-            summary = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}: {row['detail']}"
+            detail = f": {row['detail']}" if row["detail"] else ""
+            summary = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}{detail}"
         if is_narrow and row["method"]:
             summary = f"{row['method']} {summary}"
         values = (row["position"], wall_clock_of(row["at"]), row["outcome"], status, row["bytes"], duration)
