@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from omac.journal.folders import make_private
 
-FORM = "6"
+FORM = "7"
 BUSY_S = 0.2  # another process that indexes is not waited for
 BROKEN = (sqlite3.Error, OSError)
 _TABLES = """

@@ -28,6 +28,7 @@ from omac.domain.settings.setting import SettingChanged, SettingChangeFailed
 from omac.domain.sidecars.sidecar import GaveUp, SpawnRequested
 from omac.domain.skills import registration
 from omac.domain.skills.repository import is_repository
+from omac.projections.evidence.given_secrets import shown_secrets
 
 OUTSIDE = "outside-worktree"
 
@@ -64,7 +65,6 @@ class TrustChanges:
                 return None
             case SpawnRequested(spec):
                 self._paths[scope] = spec.workdir or None
-                return None
             case registration.Registered() | registration.AutoRegistered() if event.workdir:
                 self._paths[scope] = event.workdir
             case _:
@@ -113,6 +113,18 @@ def _described(event: Event) -> TrustChange | None:
                 return TrustChange("skill.drifted", f"accepted by run {accepted_by}: {detail}")
             return TrustChange("skill.drifted", detail, refused=True, reason="skill-changed")
         case _:
+            return _described_sidecar(event)
+
+
+def _described_sidecar(event: Event) -> TrustChange | None:
+    match event:
+        case RouteStubbed(_, _, why, detail):
+            return TrustChange("route.stubbed", detail, refused=True, reason=why)
+        case SpawnRequested(spec) if secrets := shown_secrets(spec):
+            return TrustChange("sidecar.spawn-requested", secrets)
+        case GaveUp(detail):
+            return TrustChange("sidecar.gave-up", detail, refused=True, reason="sidecar-down")
+        case _:
             return _described_call(event)
 
 
@@ -122,10 +134,6 @@ def _code(source: str, bundle_hash: str, digest: str) -> str:
 
 def _described_call(event: Event) -> TrustChange | None:
     match event:
-        case RouteStubbed(_, _, why, detail):
-            return TrustChange("route.stubbed", detail, refused=True, reason=why)
-        case GaveUp(detail):
-            return TrustChange("sidecar.gave-up", detail, refused=True, reason="sidecar-down")
         case ControlCalled(action, _, listener, session):
             of_session = " of the session" if session is not None else ""
             return TrustChange("control.called", f"{action}{of_session} by {listener}")

@@ -395,6 +395,39 @@ def test_a_pending_skill_comes_alive(omac: Omac, shop: Path) -> None:
 
 
 @pytest.mark.full
+def test_a_call_is_traced_to_its_secret(omac: Omac, shop: Path) -> None:
+    """The audit has which secrets each sidecar was given, by their fingerprints, and the explanation of a call those of
+    the sidecar that it was forwarded to, also where the secret has changed since."""
+    set_token(omac, shop)
+    first = listed(omac, shop)["TOKEN"]["fingerprint"]
+    omac.approve(shop, "slack")
+    serving = omac.serve()
+    base = ready(serving, shop, TOKEN=SECRET)["base"]
+    assert curl(f"{base}/").status == 200
+    set_token(omac, shop, OTHER)
+    ready(serving, shop, TOKEN=OTHER)
+    second = listed(omac, shop)["TOKEN"]["fingerprint"]
+    starts = [json.loads(line) for line in omac.ok("audit", "--kind", "sidecar", "--json").splitlines()]
+    assert [(row["kind"], row["skill"], row["dir"]) for row in starts] == [
+        ("sidecar.spawn-requested", "slack", str(shop))
+    ] * 2
+    assert [row["detail"].partition(", given to ")[0] for row in starts] == [
+        f"TOKEN ({fingerprint}) of the vault" for fingerprint in (first, second)
+    ]
+    calls = omac.audit("--dir", str(shop))
+    for call, start, fingerprint in ((calls[0], starts[0], first), (calls[-1], starts[1], second)):
+        explained = omac.ok("audit", "explain", str(call["position"]))
+        detail = start["detail"]
+        assert f"\nforwarded to the sidecar of position {start['position']}, with {detail}\n" in explained
+        sidecar = json.loads(omac.ok("audit", "explain", str(call["position"]), "--json"))["sidecar"]
+        secret = {"name": "TOKEN", "fingerprint": fingerprint, "store": "vault", "from_env": None}
+        assert sidecar == {
+            "position": start["position"], "digest": detail.partition(", given to ")[2], "secrets": [secret],
+        }  # fmt: skip
+    assert json.loads(omac.ok("audit", "explain", "1", "--json"))["sidecar"] is None
+
+
+@pytest.mark.full
 def test_an_unapproved_skill_gets_nothing(omac: Omac, shop: Path) -> None:
     """A secret waits for the approval of its skill; the proposed command approves it."""
     serving = omac.serve()

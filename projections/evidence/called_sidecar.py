@@ -1,0 +1,28 @@
+"""The sidecar that a call was forwarded to, which no call records: its start is found in its stream."""
+
+from typing import NamedTuple
+
+from omac.domain.access.access import AccessRequested
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Recorded
+from omac.domain.sidecars.sidecar import SidecarSpec, SpawnRequested
+from omac.projections.evidence.ending_cause import Histories, call_scope, namespaces
+
+
+class CalledSidecar(NamedTuple):
+    """A sidecar by the position that requested its start, and what was started."""
+
+    position: int
+    spec: SidecarSpec
+
+
+def called_sidecar(call: Recorded, journal: Histories) -> CalledSidecar | None:
+    """Return the sidecar that a call was forwarded to; None for what is no such call. Raises Refusal."""
+    if not isinstance(call.event, AccessRequested):
+        return None
+    for namespace in namespaces(call):
+        history = journal.history(ids.sidecar_stream(namespace, call_scope(call.event), call.event.skill))
+        for record in reversed(history):
+            if record.position < call.position and isinstance(record.event, SpawnRequested):
+                return CalledSidecar(record.position, record.event.spec)
+    return None
