@@ -243,6 +243,22 @@ def test_an_audit_without_rows(house: Omac, used: list[dict[str, Any]], counted:
     assert house.run("audit", "--skill", "none", *counted, "--json").err == ""
 
 
+@pytest.mark.parametrize(
+    ("filters", "fields"),
+    [
+        (("--run", "4711", "--session", "s"), "session,run"),
+        (("--status", "418", "--since", "1h"), "status"),
+        (("--text", "nowhere"), "kind,skill,dir"),
+    ],
+)
+def test_the_values_that_a_filter_takes(
+    house: Omac, used: list[dict[str, Any]], filters: tuple[str, ...], fields: str
+) -> None:
+    """An audit without rows suggests the command that counts the values of the very fields that were filtered."""
+    done = house.run("audit", *filters)
+    assert done.err == f"no row matches\n  try: omac audit --count-by {fields}  # the values that rows have\n"
+
+
 def test_the_audit_is_resumed(house: Omac, used: list[dict[str, Any]]) -> None:
     """An audit by pages prints each row once; a cursor of another journal, or from its future, is refused."""
     rows: list[dict[str, Any]] = []
