@@ -128,9 +128,10 @@ class AuditLogState(msgspec.Struct, frozen=True):
     accesses: dict[int, AuditRow]
     waiting: list[PlacedRow]
     lasting: list[int]
+    requested: dict[StreamId, str]
 
 
-NOTHING_FOLDED = AuditLogState({}, {}, {}, {}, [], [])
+NOTHING_FOLDED = AuditLogState({}, {}, {}, {}, [], [], {})
 
 
 class AuditFold:
@@ -138,7 +139,7 @@ class AuditFold:
     is open."""
 
     def __init__(self, state: AuditLogState = NOTHING_FOLDED) -> None:
-        self._changes, self._launches = TrustChanges(state.paths), Launches(state.launches)
+        self._changes, self._launches = TrustChanges(state.paths, state.requested), Launches(state.launches)
         self._clients = _Clients(state.agents)
         self.accesses: dict[int, AuditRow] = dict(state.accesses)  # those that are open, by their positions
 
@@ -181,7 +182,13 @@ class AuditFold:
         """Return all that is remembered, here and by an AuditLog."""
         launches = self._launches.state()
         return AuditLogState(
-            self._clients.state(), self._changes.state(), launches, dict(self.accesses), waiting, lasting
+            self._clients.state(),
+            self._changes.paths(),
+            launches,
+            dict(self.accesses),
+            waiting,
+            lasting,
+            self._changes.requested(),
         )
 
     def open(self) -> Iterator[AuditRow]:

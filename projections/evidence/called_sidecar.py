@@ -5,12 +5,12 @@ from typing import NamedTuple
 from omac.domain.access.access import AccessRequested
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Recorded
-from omac.domain.sidecars.sidecar import SidecarSpec, SpawnRequested
+from omac.domain.sidecars.sidecar import SidecarSpec, SpawnRequested, Started
 from omac.projections.evidence.ending_cause import Histories, call_scope, namespaces
 
 
 class CalledSidecar(NamedTuple):
-    """A sidecar by the position that requested its start, and what was started."""
+    """A sidecar by the position of its start, and what was started."""
 
     position: int
     spec: SidecarSpec
@@ -21,8 +21,15 @@ def called_sidecar(call: Recorded, journal: Histories) -> CalledSidecar | None:
     if not isinstance(call.event, AccessRequested):
         return None
     for namespace in namespaces(call):
-        history = journal.history(ids.sidecar_stream(namespace, call_scope(call.event), call.event.skill))
-        for record in reversed(history):
-            if record.position < call.position and isinstance(record.event, SpawnRequested):
-                return CalledSidecar(record.position, record.event.spec)
+        started = None
+        for record in reversed(
+            journal.history(ids.sidecar_stream(namespace, call_scope(call.event), call.event.skill))
+        ):
+            match record.event:
+                case Started() if started is None and record.position < call.position:
+                    started = record.position
+                case SpawnRequested(spec) if started is not None:
+                    return CalledSidecar(started, spec)
+                case _:
+                    pass
     return None

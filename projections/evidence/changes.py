@@ -19,13 +19,13 @@ from omac.domain.directories.events import ActivationRequested, RouteStubbed
 from omac.domain.guard.denial import GuardDenied
 from omac.domain.harness.installation import BridgeChanged, BridgeChangeFailed
 from omac.domain.kernel.event import Event, Recorded
-from omac.domain.kernel.ids import GLOBAL, key_of
+from omac.domain.kernel.ids import GLOBAL, StreamId, key_of
 from omac.domain.kernel.run import RunStarted
 from omac.domain.kernel.set_aside import PositionSetAside
 from omac.domain.kernel.terminal_escaping import named
 from omac.domain.sandbox.inspection import Inspected
 from omac.domain.settings.setting import SettingChanged, SettingChangeFailed
-from omac.domain.sidecars.sidecar import GaveUp, SpawnRequested
+from omac.domain.sidecars.sidecar import Exited, GaveUp, SpawnRequested, Started, Stopped
 from omac.domain.skills import registration
 from omac.domain.skills.repository import is_repository
 from omac.projections.evidence.given_secrets import shown_secrets
@@ -48,12 +48,19 @@ class TrustChange(NamedTuple):
 class TrustChanges:
     """Tells of each event whether it is a change of trust, and of whom."""
 
-    def __init__(self, paths: Mapping[str, str | None] | None = None) -> None:
+    def __init__(
+        self, paths: Mapping[str, str | None] | None = None, requested: Mapping[StreamId, str] | None = None
+    ) -> None:
         self._paths: dict[str, str | None] = {GLOBAL: None, credential.DEFAULTS: None, **(paths or {})}
+        self._requested = dict(requested or {})  # the secrets of sidecars that are about to start
 
-    def state(self) -> dict[str, str | None]:
+    def paths(self) -> dict[str, str | None]:
         """Return the paths that are known, to begin with another time."""
         return dict(self._paths)
+
+    def requested(self) -> dict[StreamId, str]:
+        """Return the secrets of sidecars that are about to start, to begin with another time."""
+        return dict(self._requested)
 
     def of(self, recorded: Recorded) -> TrustChange | None:
         """The change that an event is, if it is one. Takes events in their order."""
@@ -65,11 +72,14 @@ class TrustChanges:
                 return None
             case SpawnRequested(spec):
                 self._paths[scope] = spec.workdir or None
+                if secrets := shown_secrets(spec):
+                    self._requested[recorded.stream] = secrets
+                return None
             case registration.Registered() | registration.AutoRegistered() if event.workdir:
                 self._paths[scope] = event.workdir
             case _:
                 pass
-        change = _described(event)
+        change = self._described_start(recorded) or _described(event)
         if change is None:
             return None
         if is_repository(scope):
@@ -89,6 +99,17 @@ class TrustChanges:
                 return change._replace(dir=self._paths.get(scope), skill=key.name or None)
             case _:
                 return change
+
+    def _described_start(self, recorded: Recorded) -> TrustChange | None:
+        """The start of a sidecar that was given secrets."""
+        match recorded.event:
+            case Started() if secrets := self._requested.pop(recorded.stream, ""):
+                return TrustChange("sidecar.started", secrets)
+            case Exited() | Stopped() | GaveUp():  # it never started
+                self._requested.pop(recorded.stream, None)
+                return None
+            case _:
+                return None
 
 
 def _described(event: Event) -> TrustChange | None:
@@ -113,18 +134,6 @@ def _described(event: Event) -> TrustChange | None:
                 return TrustChange("skill.drifted", f"accepted by run {accepted_by}: {detail}")
             return TrustChange("skill.drifted", detail, refused=True, reason="skill-changed")
         case _:
-            return _described_sidecar(event)
-
-
-def _described_sidecar(event: Event) -> TrustChange | None:
-    match event:
-        case RouteStubbed(_, _, why, detail):
-            return TrustChange("route.stubbed", detail, refused=True, reason=why)
-        case SpawnRequested(spec) if secrets := shown_secrets(spec):
-            return TrustChange("sidecar.spawn-requested", secrets)
-        case GaveUp(detail):
-            return TrustChange("sidecar.gave-up", detail, refused=True, reason="sidecar-down")
-        case _:
             return _described_call(event)
 
 
@@ -134,6 +143,10 @@ def _code(source: str, bundle_hash: str, digest: str) -> str:
 
 def _described_call(event: Event) -> TrustChange | None:
     match event:
+        case RouteStubbed(_, _, why, detail):
+            return TrustChange("route.stubbed", detail, refused=True, reason=why)
+        case GaveUp(detail):
+            return TrustChange("sidecar.gave-up", detail, refused=True, reason="sidecar-down")
         case ControlCalled(action, _, listener, session):
             of_session = " of the session" if session is not None else ""
             return TrustChange("control.called", f"{action}{of_session} by {listener}")

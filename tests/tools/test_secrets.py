@@ -408,9 +408,7 @@ def test_a_call_is_traced_to_its_secret(omac: Omac, shop: Path) -> None:
     ready(serving, shop, TOKEN=OTHER)
     second = listed(omac, shop)["TOKEN"]["fingerprint"]
     starts = [json.loads(line) for line in omac.ok("audit", "--kind", "sidecar", "--json").splitlines()]
-    assert [(row["kind"], row["skill"], row["dir"]) for row in starts] == [
-        ("sidecar.spawn-requested", "slack", str(shop))
-    ] * 2
+    assert [(row["kind"], row["skill"], row["dir"]) for row in starts] == [("sidecar.started", "slack", str(shop))] * 2
     assert [row["detail"].partition(", given to ")[0] for row in starts] == [
         f"TOKEN ({fingerprint}) of the vault" for fingerprint in (first, second)
     ]

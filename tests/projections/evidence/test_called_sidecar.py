@@ -8,14 +8,16 @@ from omac.domain.access.access import AccessRefused, AccessRequested
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import HostId, RunId, StreamId
-from omac.domain.sidecars.sidecar import Healthy, SidecarSpec, SpawnRequested
+from omac.domain.sidecars.sidecar import Birth, SidecarSpec, SpawnRequested, Started
 from omac.projections.evidence.called_sidecar import called_sidecar
 
 HOST = HostId("h")
 BESIDE = ids.namespace_beside(HOST, RunId("r"))
 CALLS = ids.access_stream(HOST)
-START = SpawnRequested(SidecarSpec("echo", "m", "/w", "/w/s", "/w", "b", True, ("x",)), 1)
+REQUEST = SpawnRequested(SidecarSpec("echo", "m", "/w", "/w/s", "/w", "b", True, ("x",)), 1)
+START = Started(Birth(1, 1, "boot", 1, True, "log"))
 CALL = AccessRequested("/w", "echo", "m", None, "GET", "/x")
+REFUSED = AccessRefused("/w", "echo", "m", None, "GET", "/x", 502, "skill-broken")
 
 
 class Listed:
@@ -35,7 +37,7 @@ class Listed:
 
 
 def start_of(position: int, *events: tuple[StreamId, Event]) -> int | None:
-    """Return the position that requested the sidecar of the call at a position."""
+    """Return the start of the sidecar of the call at a position."""
     journal = Listed(*events)
     sidecar = called_sidecar(journal.records[position - 1], journal)
     return sidecar.position if sidecar else None
@@ -43,25 +45,26 @@ def start_of(position: int, *events: tuple[StreamId, Event]) -> int | None:
 
 @pytest.mark.parametrize("namespace", [HOST, BESIDE])
 def test_the_last_start_before_a_call(namespace: HostId) -> None:
-    """A call goes to the sidecar that was requested last before it, in the server or in the run beside it."""
+    """A call goes to the sidecar that started last before it, in the server or in the run beside it."""
     stream = ids.sidecar_stream(namespace, ids.scope_of("/w"), "echo")
     other = ids.sidecar_stream(namespace, ids.scope_of("/w"), "other")
     events: tuple[tuple[StreamId, Event], ...] = (
-        (stream, START), (stream, START), (stream, Healthy()), (other, START), (CALLS, CALL), (stream, START),
+        (stream, REQUEST), (stream, START), (stream, REQUEST), (stream, START), (other, REQUEST), (other, START),
+        (stream, REQUEST), (CALLS, CALL), (stream, START),
     )  # fmt: skip
-    assert start_of(5, *events) == 2
-    assert start_of(3, *events) is None
+    assert start_of(8, *events) == 4
+    assert start_of(4, *events) is None
 
 
 def test_a_call_without_a_sidecar() -> None:
     """A call that was refused went to none, and one of a journal that lacks the start is of an unknown one."""
     stream = ids.sidecar_stream(HOST, ids.scope_of("/w"), "echo")
-    assert start_of(2, (stream, START), (CALLS, AccessRefused("/w", "echo", "m", None, "GET", "/", 502, "x"))) is None
-    assert start_of(1, (CALLS, CALL), (stream, START)) is None
+    assert start_of(3, (stream, REQUEST), (stream, START), (CALLS, REFUSED)) is None
+    assert start_of(2, (stream, REQUEST), (CALLS, CALL), (stream, START)) is None
 
 
 def test_a_skill_that_all_share() -> None:
     """The sidecar of a shared skill has its stream with what all directories share."""
     stream = ids.sidecar_stream(HOST, ids.GLOBAL, "echo")
     call = AccessRequested("/w", "echo", "__global__/m", None, "GET", "/x")
-    assert start_of(2, (stream, START), (CALLS, call)) == 1
+    assert start_of(3, (stream, REQUEST), (stream, START), (CALLS, call)) == 2
