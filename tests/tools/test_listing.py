@@ -359,6 +359,7 @@ def test_names_are_shown_and_not_obeyed(omac: Omac) -> None:
     assert "\\x1b" in outputs[2].out
 
 
+@pytest.mark.full
 def test_a_comparison_means_one_of_two_skills(omac: Omac) -> None:
     """The command that compares a changed skill means it, also where another folder has one of that name."""
     project = omac.approved("shop")
