@@ -230,6 +230,7 @@ def test_bad_values_by_a_pipe(shared: tuple[Omac, Path], bad: str) -> None:
     done = piped(omac, sent, "secrets", "set", "slack", name, "--workdir", str(project))
     assert (done.status, done.out) == (9, ""), done
     assert problem in done.err
+    assert "UTF-8" not in problem or f"  try: omac secrets set slack {name} --workdir {project} " in done.err
     traces = everywhere(omac, done)
     assert b"zq91" not in traces
     assert b"zq92" not in traces
@@ -543,7 +544,9 @@ def test_a_locked_vault(omac: Omac, shop: Path) -> None:
     assert listed(omac, shop)["TOKEN"]["given"] == "remembered"
     omac.environment["OMAC_VAULT_KEY_FILE"] = key
     assert json.loads(omac.ok("vault", "status", "--json"))["names"] == 2
-    assert piped(omac, b"", *unset).status == 0
+    done = piped(omac, b"", *unset)
+    assert done.out == f"TOKEN is deleted from the vault, and was revoked before from slack for {shop}\n", done
+    assert piped(omac, b"", *unset).out == f"TOKEN was not given to slack for {shop}\n"
     assert json.loads(omac.ok("vault", "status", "--json"))["names"] == 1, "only what is remembered"
     assert [record.event for record in omac.events(SecretErased)] == [SecretErased("TOKEN", "vault")]
 
