@@ -15,7 +15,7 @@ from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefu
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import StreamId, key_of
 from omac.domain.kernel.run import RunRecovered, RunStarted, RunStopped
-from omac.projections.evidence.changes import TrustChange, TrustChanges
+from omac.projections.evidence.changes import RequestedStart, TrustChange, TrustChanges
 from omac.projections.evidence.launches import Launches, LaunchRow
 from omac.projections.impossible import IMPOSSIBLE, cannot_follow
 
@@ -58,9 +58,9 @@ class AuditRow(msgspec.Struct, frozen=True):
 
     `at` is nanoseconds since 1970 UTC, bytes are of bodies, `duration` is in seconds. `status` and `duration` are None
     where there was none; `bytes` counts towards the agent, `bytes_in` towards the skill; `reason` says why it was
-    refused or ended early, `detail` what changed. A launch has the position and time of its beginning. `client` is the
-    agent that the run launched, None where it launched another command or none. `run` is the run that recorded it, or
-    that it was begun in.
+    refused or ended early, `detail` what changed. A launch, and the start of a sidecar, has the position and time of
+    its beginning. `client` is the agent that the run launched, None where it launched another command or none. `run` is
+    the run that recorded it, or that it was begun in.
     """
 
     position: int
@@ -128,7 +128,7 @@ class AuditLogState(msgspec.Struct, frozen=True):
     accesses: dict[int, AuditRow]
     waiting: list[PlacedRow]
     lasting: list[int]
-    requested: dict[StreamId, str]
+    requested: dict[StreamId, RequestedStart]
 
 
 NOTHING_FOLDED = AuditLogState({}, {}, {}, {}, [], [], {})
@@ -271,8 +271,9 @@ class AuditLog:
 
 
 def _changed(recorded: Recorded, change: TrustChange) -> AuditRow:
+    position, at = (change.begun.position, change.begun.at) if change.begun else (recorded.position, recorded.moment)
     return AuditRow(
-        recorded.position, recorded.moment, change.dir, change.skill, change.session, "", "", None, 0, 0, None,
+        position, at, change.dir, change.skill, change.session, "", "", None, 0, 0, None,
         "refused" if change.refused else "done", change.reason, change.kind, recorded.actor, change.detail,
         count=getattr(recorded.event, "count", 1),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from omac.projections.evidence.ending_cause import Histories, call_scope, namesp
 
 
 class CalledSidecar(NamedTuple):
-    """A sidecar by the position of its start, and what was started."""
+    """A sidecar by the position that requested its start, and what was started."""
 
     position: int
     spec: SidecarSpec
@@ -21,15 +21,15 @@ def called_sidecar(call: Recorded, journal: Histories) -> CalledSidecar | None:
     if not isinstance(call.event, AccessRequested):
         return None
     for namespace in namespaces(call):
-        started = None
+        has_started = False
         for record in reversed(
             journal.history(ids.sidecar_stream(namespace, call_scope(call.event), call.event.skill))
         ):
             match record.event:
-                case Started() if started is None and record.position < call.position:
-                    started = record.position
-                case SpawnRequested(spec) if started is not None:
-                    return CalledSidecar(started, spec)
+                case Started() if record.position < call.position:
+                    has_started = True
+                case SpawnRequested(spec) if has_started:
+                    return CalledSidecar(record.position, spec)
                 case _:
                     pass
     return None

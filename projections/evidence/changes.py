@@ -33,8 +33,17 @@ from omac.projections.evidence.given_secrets import shown_secrets
 OUTSIDE = "outside-worktree"
 
 
+class RequestedStart(NamedTuple):
+    """The position and time (nanoseconds since 1970 UTC) of the request of a sidecar's start, and its secrets."""
+
+    position: int
+    at: int
+    secrets: str
+
+
 class TrustChange(NamedTuple):
-    """A change of trust. `refused`: something was kept from happening, for `reason`."""
+    """A change of trust. `refused`: something was kept from happening, for `reason`. `begun` is the request of a start,
+    which has the position of the change."""
 
     kind: str
     detail: str
@@ -43,23 +52,24 @@ class TrustChange(NamedTuple):
     dir: str | None = None
     skill: str | None = None
     session: str | None = None
+    begun: RequestedStart | None = None
 
 
 class TrustChanges:
     """Tells of each event whether it is a change of trust, and of whom."""
 
     def __init__(
-        self, paths: Mapping[str, str | None] | None = None, requested: Mapping[StreamId, str] | None = None
+        self, paths: Mapping[str, str | None] | None = None, requested: Mapping[StreamId, RequestedStart] | None = None
     ) -> None:
         self._paths: dict[str, str | None] = {GLOBAL: None, credential.DEFAULTS: None, **(paths or {})}
-        self._requested = dict(requested or {})  # the secrets of sidecars that are about to start
+        self._requested = dict(requested or {})
 
     def paths(self) -> dict[str, str | None]:
         """Return the paths that are known, to begin with another time."""
         return dict(self._paths)
 
-    def requested(self) -> dict[StreamId, str]:
-        """Return the secrets of sidecars that are about to start, to begin with another time."""
+    def requested(self) -> dict[StreamId, RequestedStart]:
+        """Return the starts with secrets that are under way, to begin with another time."""
         return dict(self._requested)
 
     def of(self, recorded: Recorded) -> TrustChange | None:
@@ -73,7 +83,7 @@ class TrustChanges:
             case SpawnRequested(spec):
                 self._paths[scope] = spec.workdir or None
                 if secrets := shown_secrets(spec):
-                    self._requested[recorded.stream] = secrets
+                    self._requested[recorded.stream] = RequestedStart(recorded.position, recorded.moment, secrets)
                 return None
             case registration.Registered() | registration.AutoRegistered() if event.workdir:
                 self._paths[scope] = event.workdir
@@ -103,8 +113,8 @@ class TrustChanges:
     def _described_start(self, recorded: Recorded) -> TrustChange | None:
         """The start of a sidecar that was given secrets."""
         match recorded.event:
-            case Started() if secrets := self._requested.pop(recorded.stream, ""):
-                return TrustChange("sidecar.started", secrets)
+            case Started() if (request := self._requested.pop(recorded.stream, None)) is not None:
+                return TrustChange("sidecar.started", request.secrets, begun=request)
             case Exited() | Stopped() | GaveUp():  # it never started
                 self._requested.pop(recorded.stream, None)
                 return None

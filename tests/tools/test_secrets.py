@@ -424,6 +424,9 @@ def test_a_call_is_traced_to_its_secret(omac: Omac, shop: Path) -> None:
             "position": start["position"], "digest": detail.partition(", given to ")[2], "secrets": [secret],
         }  # fmt: skip
     assert json.loads(omac.ok("audit", "explain", "1", "--json"))["sidecar"] is None
+    omac.ok("export", "--out", str(omac.root / "evidence"), "--kind", "sidecar")
+    exported = (omac.root / "evidence" / "events.jsonl").read_text()
+    assert all(fingerprint in exported for fingerprint in (first, second)), "the events that have the secrets"
 
 
 @pytest.mark.full

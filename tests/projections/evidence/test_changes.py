@@ -107,6 +107,8 @@ def test_a_start_with_secrets(history: Any) -> None:
     assert rows[5] is not None
     assert (rows[5].kind, rows[5].dir, rows[5].skill) == ("sidecar.started", "/w/shop", "echo")
     assert rows[5].detail == "TOKEN (hmac:1) of the vault, given to d"
+    (row,) = audit_rows(history.records)
+    assert (row.position, row.at) == (4, history.records[3].at), "an export has the request, which has the secrets"
 
 
 def test_changes_are_rows_among_accesses(history: Any) -> None:
