@@ -361,16 +361,18 @@ def test_what_a_server_knows_is_asked_of_it(house: Omac, server: Serving) -> Non
 
 
 def test_a_record_is_explained(house: Omac, used: list[dict[str, Any]]) -> None:
-    """`omac audit explain` prints the outcome of an access below its request, and an activation below its call."""
+    """`omac audit explain` prints the outcome of an access below its request, and its sidecar; and an activation below
+    its call."""
     position = used[0]["position"]
     explained = json.loads(house.ok("audit", "explain", str(position), "--json"))
     assert [(record["kind"], record["depth"]) for record in explained["records"]] == [
         ("access.requested", 0),
         ("access.completed", 1),
     ]
-    first, second = house.ok("audit", "explain", str(explained["records"][1]["position"])).splitlines()
+    first, second, sidecar = house.ok("audit", "explain", str(explained["records"][1]["position"])).splitlines()
     assert first.startswith(f"  {position}  ")
     assert second.startswith(">   ")
+    assert sidecar == f"forwarded to the sidecar of position {explained['sidecar']['position']}, with no secret"
     assert house.run("audit", "explain", "999999999").status != 0
     assert house.run("audit", "explain", "x").status == 2
     activation = house.events(ActivationRequested)[0]
