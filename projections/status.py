@@ -311,8 +311,9 @@ def _sidecars(system: System) -> list[SidecarStatus]:
     rows = []
     for stream, entry in system.sidecars.entries.items():
         sidecar, key = entry.state, ids.key_of(stream)
-        online = system.directories[ids.directory_stream(key.namespace, key.workdir)].state.status != "offline"
-        if sidecar.spec is not None and (sidecar.live or (sidecar.status == "gave_up" and online)):
+        directory = system.directories[ids.directory_stream(key.namespace, key.workdir)].state
+        is_wanted = directory.status != "offline" and key.name in directory.specs
+        if sidecar.spec is not None and (sidecar.live or (sidecar.status == "gave_up" and is_wanted)):
             birth = sidecar.birth
             pid, port, log = (birth.pid, birth.port, birth.log) if birth else (None, None, None)
             spec = sidecar.spec

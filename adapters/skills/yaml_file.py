@@ -97,6 +97,8 @@ def _loaded(loader: "YAML", content: bytes, shown: str) -> object:
         loaded = loader.load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if error.context_mark and not text[mark.index :].strip():  # at the end is nothing to mend
+            mark = error.context_mark
         raise YamlFileError(shown, _advice(error), None if mark is None else mark.line + 1) from None
     except YAMLError as error:
         raise YamlFileError(shown, f"is not valid YAML: {_one_line(str(error))}") from None

@@ -30,7 +30,7 @@ from omac.domain.access.access import (
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import StreamId, key_of
 from omac.domain.kernel.run import RunRecovered, RunStarted, RunStopped
-from omac.projections.evidence.changes import TrustChange, TrustChanges
+from omac.projections.evidence.changes import RequestedStart, TrustChange, TrustChanges
 from omac.projections.evidence.launches import Launches, LaunchRow
 from omac.projections.impossible import IMPOSSIBLE, cannot_follow
 
@@ -82,9 +82,10 @@ class AuditRow(msgspec.Struct, frozen=True):
 
     `at` is nanoseconds since 1970 UTC, bytes are of bodies, `duration` is in seconds. `status` and `duration` are None
     where there was none; `bytes` counts towards the agent, `bytes_in` towards the skill; `reason` says why it was
-    refused or ended early, `detail` what changed. A launch has the position and time of its beginning. `client` is the
-    agent that the run launched, None where it launched another command or none. `run` is the run that recorded it, or
-    that it was begun in. `number` tells requests apart that came together, and have one position.
+    refused or ended early, `detail` what changed. A launch, and the start of a sidecar, has the position and time of
+    its beginning. `client` is the agent that the run launched, None where it launched another command or none. `run` is
+    the run that recorded it, or that it was begun in. `number` tells requests apart that came together, and have one
+    position.
     """
 
     position: int
@@ -158,16 +159,17 @@ class AuditLogState(msgspec.Struct, frozen=True):
     accesses: dict[int, AuditRow]
     waiting: list[PlacedRow]
     lasting: list[int]
+    requested: dict[StreamId, RequestedStart]
 
 
-NOTHING_FOLDED = AuditLogState({}, {}, {}, {}, [], [])
+NOTHING_FOLDED = AuditLogState({}, {}, {}, {}, [], [], {})
 
 
 class AuditFold:
     """Joins records into rows. Each row ends with one record; memory is bounded by what is open."""
 
     def __init__(self, state: AuditLogState = NOTHING_FOLDED) -> None:
-        self._changes, self._launches = TrustChanges(state.paths), Launches(state.launches)
+        self._changes, self._launches = TrustChanges(state.paths, state.requested), Launches(state.launches)
         self._clients = _Clients(state.agents)
         self.accesses: dict[int, AuditRow] = dict(state.accesses)  # those that are open, by their ids
 
@@ -218,7 +220,13 @@ class AuditFold:
         """Return all that is remembered, here and by an AuditLog."""
         launches = self._launches.state()
         return AuditLogState(
-            self._clients.state(), self._changes.state(), launches, dict(self.accesses), waiting, lasting
+            self._clients.state(),
+            self._changes.paths(),
+            launches,
+            dict(self.accesses),
+            waiting,
+            lasting,
+            self._changes.requested(),
         )
 
     def open(self) -> Iterator[AuditRow]:
@@ -311,8 +319,9 @@ def request_order(row: AuditRow) -> tuple[int, int]:
 
 
 def _changed(recorded: Recorded, change: TrustChange) -> AuditRow:
+    position, at = (change.begun.position, change.begun.at) if change.begun else (recorded.position, recorded.moment)
     return AuditRow(
-        recorded.position, recorded.moment, change.dir, change.skill, change.session, "", "", None, 0, 0, None,
+        position, at, change.dir, change.skill, change.session, "", "", None, 0, 0, None,
         "refused" if change.refused else "done", change.reason, change.kind, recorded.actor, change.detail,
         count=getattr(recorded.event, "count", 1),
     )  # fmt: skip

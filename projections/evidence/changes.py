@@ -19,21 +19,31 @@ from omac.domain.directories.events import ActivationRequested, RouteStubbed
 from omac.domain.guard.denial import GuardDenied
 from omac.domain.harness.installation import BridgeChanged, BridgeChangeFailed
 from omac.domain.kernel.event import Event, Recorded
-from omac.domain.kernel.ids import GLOBAL, key_of
+from omac.domain.kernel.ids import GLOBAL, StreamId, key_of
 from omac.domain.kernel.run import RunStarted
 from omac.domain.kernel.set_aside import PositionSetAside
 from omac.domain.kernel.terminal_escaping import named
 from omac.domain.sandbox.inspection import Inspected
 from omac.domain.settings.setting import SettingChanged, SettingChangeFailed
-from omac.domain.sidecars.sidecar import GaveUp, SpawnRequested
+from omac.domain.sidecars.sidecar import Exited, GaveUp, SpawnRequested, Started, Stopped
 from omac.domain.skills import registration
 from omac.domain.skills.repository import is_repository
+from omac.projections.evidence.given_secrets import shown_secrets
 
 OUTSIDE = "outside-worktree"
 
 
+class RequestedStart(NamedTuple):
+    """The position and time (nanoseconds since 1970 UTC) of the request of a sidecar's start, and its secrets."""
+
+    position: int
+    at: int
+    secrets: str
+
+
 class TrustChange(NamedTuple):
-    """A change of trust. `refused`: something was kept from happening, for `reason`."""
+    """A change of trust. `refused`: something was kept from happening, for `reason`. `begun` is the request of a start,
+    which has the position of the change."""
 
     kind: str
     detail: str
@@ -42,17 +52,25 @@ class TrustChange(NamedTuple):
     dir: str | None = None
     skill: str | None = None
     session: str | None = None
+    begun: RequestedStart | None = None
 
 
 class TrustChanges:
     """Tells of each event whether it is a change of trust, and of whom."""
 
-    def __init__(self, paths: Mapping[str, str | None] | None = None) -> None:
+    def __init__(
+        self, paths: Mapping[str, str | None] | None = None, requested: Mapping[StreamId, RequestedStart] | None = None
+    ) -> None:
         self._paths: dict[str, str | None] = {GLOBAL: None, credential.DEFAULTS: None, **(paths or {})}
+        self._requested = dict(requested or {})
 
-    def state(self) -> dict[str, str | None]:
+    def paths(self) -> dict[str, str | None]:
         """Return the paths that are known, to begin with another time."""
         return dict(self._paths)
+
+    def requested(self) -> dict[StreamId, RequestedStart]:
+        """Return the starts with secrets that are under way, to begin with another time."""
+        return dict(self._requested)
 
     def of(self, recorded: Recorded) -> TrustChange | None:
         """The change that an event is, if it is one. Takes events in their order."""
@@ -64,12 +82,14 @@ class TrustChanges:
                 return None
             case SpawnRequested(spec):
                 self._paths[scope] = spec.workdir or None
+                if secrets := shown_secrets(spec):
+                    self._requested[recorded.stream] = RequestedStart(recorded.position, recorded.moment, secrets)
                 return None
             case registration.Registered() | registration.AutoRegistered() if event.workdir:
                 self._paths[scope] = event.workdir
             case _:
                 pass
-        change = _described(event)
+        change = self._described_start(recorded) or _described(event)
         if change is None:
             return None
         if is_repository(scope):
@@ -89,6 +109,17 @@ class TrustChanges:
                 return change._replace(dir=self._paths.get(scope), skill=key.name or None)
             case _:
                 return change
+
+    def _described_start(self, recorded: Recorded) -> TrustChange | None:
+        """The start of a sidecar that was given secrets."""
+        match recorded.event:
+            case Started() if (request := self._requested.pop(recorded.stream, None)) is not None:
+                return TrustChange("sidecar.started", request.secrets, begun=request)
+            case Exited() | Stopped() | GaveUp():  # it never started
+                self._requested.pop(recorded.stream, None)
+                return None
+            case _:
+                return None
 
 
 def _described(event: Event) -> TrustChange | None:

@@ -9,6 +9,7 @@ from typing import Protocol
 from omac.domain.access.access import (
     AccessAborted,
     AccessBatchAborted,
+    AccessBatchRequested,
     AccessRefused,
     AccessRequested,
     accesses_of,
@@ -22,7 +23,7 @@ from omac.domain.directories.events import (
 )
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
-from omac.domain.kernel.ids import HostId, RunId, StreamId
+from omac.domain.kernel.ids import HostId, RunId, StreamId, WorkdirId
 from omac.projections.access.routes import SHARED
 
 LATE_NS = 1_000_000_000  # by which the record of what cut a call may follow the record of its end
@@ -77,16 +78,26 @@ def _cut_by(ended: Recorded, access: int, reason: str, journal: Histories) -> Re
 def _history(
     ended: Recorded, call: AccessRefused | AccessRequested, skill: str, reason: str, journal: Histories
 ) -> Sequence[Recorded]:
-    """Return the records that could be the reason, in order: of the run that recorded the end, which has streams of its
-    own beside the server."""
-    scope = ids.GLOBAL if call.mount.startswith(SHARED) else ids.scope_of(call.dir or "")
-    host = ids.key_of(ended.stream).host
-    for namespace in (ids.namespace_beside(host, RunId(ended.run)), HostId(host)):
+    """Return the records that could be the reason, in order."""
+    scope = call_scope(call)
+    for namespace in namespaces(ended):
         if reason in OF_SIDECARS and (history := journal.history(ids.sidecar_stream(namespace, scope, skill))):
             return history
         if reason in OF_ROUTES and (history := journal.history(ids.directory_stream(namespace, scope))):
             return [record for record in history if _ends(record.event, skill, call.session, reason)]
     return ()
+
+
+def call_scope(call: AccessRefused | AccessRequested | AccessBatchRequested) -> WorkdirId:
+    """Return the scope of the sidecar that a call is for."""
+    return ids.GLOBAL if call.mount.startswith(SHARED) else ids.scope_of(call.dir or "")
+
+
+def namespaces(recorded: Recorded) -> tuple[HostId, HostId]:
+    """Return where a call's directory and sidecar have their streams: in the run that recorded it, which has streams of
+    its own beside the server, or in the server."""
+    host = ids.key_of(recorded.stream).host
+    return ids.namespace_beside(host, RunId(recorded.run)), HostId(host)
 
 
 def _ends(event: Event, skill: str, session: str | None, reason: str) -> bool:

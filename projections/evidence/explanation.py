@@ -10,6 +10,7 @@ from omac.domain.access.access import (
     AccessRequested,
 )
 from omac.domain.kernel.event import Event, Recorded
+from omac.projections.evidence.called_sidecar import CalledSidecar, called_sidecar
 from omac.projections.evidence.ending_cause import Histories, ending_cause
 
 RECORDS_MAX = 200
@@ -42,10 +43,12 @@ class ExplainedRecord(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """The tree in the order in which it is read; `is_cut`: more than RECORDS_MAX records belong to it."""
+    """The tree in the order in which it is read; `is_cut`: more than RECORDS_MAX records belong to it; `sidecar`:
+    the one that a call was forwarded to, where it is that of a call."""
 
     records: tuple[ExplainedRecord, ...]
     is_cut: bool
+    sidecar: CalledSidecar | None = None
 
 
 def explain(position: int, links: RecordLinks, records_max: int = RECORDS_MAX) -> Explanation | None:
@@ -70,7 +73,8 @@ def explain(position: int, links: RecordLinks, records_max: int = RECORDS_MAX) -
     if target.correlation is not None:
         is_cut |= _add(members, links.of_correlation(target.correlation, records_max + 1), links, records_max)
     tree = (entry._replace(because_of=because_of.get(entry.recorded.position)) for entry in _tree(members))
-    return Explanation(tuple(tree), is_cut)
+    starts = (called_sidecar(record, links) for record in chain)
+    return Explanation(tuple(tree), is_cut, next((start for start in starts if start is not None), None))
 
 
 def _chain(record: Recorded, links: RecordLinks, records_max: int) -> list[Recorded]:

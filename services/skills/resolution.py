@@ -12,7 +12,7 @@ from omac.domain.skills.meta import FoundSkill, ScopeKind
 from omac.domain.skills.scope import SkillScope
 from omac.services.ports import SkillFolders
 
-NEAR_MAX = 3
+NEAR_MAX, NEAR_FROM = 3, 0.75  # a slip (ehco for echo), not another skill
 
 Discover = Callable[[Sequence[str]], Awaitable[list[FoundSkill]]]
 
@@ -99,7 +99,8 @@ def _not_found(there: Sequence[Candidate], search: SkillSearch, name: str, comma
     usable = [candidate for candidate in there if candidate.skill.sidecar is not None]
     names = ", ".join(sorted({candidate.skill.name for candidate in there})) or "none"
     usable_names = {candidate.skill.name.lower() for candidate in usable}
-    near = get_close_matches(name.lower(), sorted(usable_names), NEAR_MAX)  # a slip, not another skill
+    word = name.rstrip("/").rpartition("/")[2].lower()  # a shell completes the path of its folder
+    near = get_close_matches(word, sorted(usable_names), NEAR_MAX, NEAR_FROM)
     more = words and " " + words
     fix = [
         f"{command} {quoted(candidate.skill.name)} {candidate.place.flags}{more}"

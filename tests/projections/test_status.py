@@ -7,10 +7,12 @@ import msgspec
 from omac.domain.access.control import ControlCalled, ControlRefused
 from omac.domain.credentials.credential import ConfigWritten, SecretWritten
 from omac.domain.directories import directory
+from omac.domain.directories.events import ReloadRequested, SkillVanished
 from omac.domain.guard.denial import GuardDenied
 from omac.domain.kernel import ids, run
 from omac.domain.kernel.ids import HostId, LaunchId, RunId, TokenDigest
 from omac.domain.sandbox.launch import Denied, Launched, LaunchExited, LaunchRequested
+from omac.domain.sidecars.sidecar import Exit, Exited, GaveUp, SpawnRequested
 from omac.domain.skills import registration
 from omac.domain.skills.registration import Approved, Registered
 from omac.projections.access.routes import STARTING
@@ -73,6 +75,16 @@ def test_sidecars_are_shown_with_what_is_known_of_them(shop: Any) -> None:
     assert (fell["skill"], fell["state"], fell["pid"], fell["failures"], fell["detail"]) == (
         "fell", "backoff", None, 1, "it fell over",
     )  # fmt: skip
+
+
+def test_a_sidecar_that_gave_up_is_shown_while_its_skill_is_there(shop: Any, host: HostId) -> None:
+    """A sidecar that gave up is shown until its skill is removed from the project, or shall run no longer."""
+    spec = shop.sidecar("fell").spec
+    ends = (SpawnRequested(spec, 1, 2), Exited(Exit(1), 0, "it fell"), GaveUp("it fell"))
+    shop.append(ids.sidecar_stream(host, ids.scope_of("/w/shop"), "fell"), *ends)
+    assert [sidecar["state"] for sidecar in status(shop)["sidecars"]] == ["gave_up", "healthy"]
+    shop.append(ids.directory_stream(host, ids.scope_of("/w/shop")), ReloadRequested(), SkillVanished("fell"))
+    assert [sidecar["state"] for sidecar in status(shop)["sidecars"]] == ["healthy"]
 
 
 def test_what_is_offline_is_not_shown(shop: Any) -> None:

@@ -40,6 +40,7 @@ class ThisProcess:
     """An invocation with the streams that this process has at the moment: pytest exchanges them."""
 
     has_terminal = True
+    words: tuple[str, ...] = ()
 
     @property
     def environment(self) -> Mapping[str, str]:

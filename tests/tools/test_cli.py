@@ -243,6 +243,22 @@ def test_an_audit_without_rows(house: Omac, used: list[dict[str, Any]], counted:
     assert house.run("audit", "--skill", "none", *counted, "--json").err == ""
 
 
+@pytest.mark.parametrize(
+    ("filters", "fields"),
+    [
+        (("--run", "4711", "--session", "s"), "session,run"),
+        (("--status", "418", "--since", "1h"), "status"),
+        (("--text", "nowhere"), "kind,skill,dir"),
+    ],
+)
+def test_the_values_that_a_filter_takes(
+    house: Omac, used: list[dict[str, Any]], filters: tuple[str, ...], fields: str
+) -> None:
+    """An audit without rows suggests the command that counts the values of the very fields that were filtered."""
+    done = house.run("audit", *filters)
+    assert done.err == f"no row matches\n  try: omac audit --count-by {fields}  # the values that rows have\n"
+
+
 def test_the_audit_is_resumed(house: Omac, used: list[dict[str, Any]]) -> None:
     """An audit by pages prints each row once; a cursor of another journal, or from its future, is refused."""
     rows: list[dict[str, Any]] = []
@@ -345,16 +361,18 @@ def test_what_a_server_knows_is_asked_of_it(house: Omac, server: Serving) -> Non
 
 
 def test_a_record_is_explained(house: Omac, used: list[dict[str, Any]]) -> None:
-    """`omac audit explain` prints the outcome of an access below its request, and an activation below its call."""
+    """`omac audit explain` prints the outcome of an access below its request, and its sidecar; and an activation below
+    its call."""
     position = used[0]["position"]
     explained = json.loads(house.ok("audit", "explain", str(position), "--json"))
     assert [(record["kind"], record["depth"]) for record in explained["records"]] == [
         ("access.requested", 0),
         ("access.completed", 1),
     ]
-    first, second = house.ok("audit", "explain", str(explained["records"][1]["position"])).splitlines()
+    first, second, sidecar = house.ok("audit", "explain", str(explained["records"][1]["position"])).splitlines()
     assert first.startswith(f"  {position}  ")
     assert second.startswith(">   ")
+    assert sidecar == f"forwarded to the sidecar of position {explained['sidecar']['position']}, with no secret"
     assert house.run("audit", "explain", "999999999").status != 0
     assert house.run("audit", "explain", "x").status == 2
     activation = house.events(ActivationRequested)[0]

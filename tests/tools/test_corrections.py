@@ -132,7 +132,11 @@ def test_a_command_for_another_journal(used: Omac) -> None:
     def proposed(*typed: str) -> list[list[str]]:
         return proposals(used.run(*typed, *named))
 
-    assert proposed("audit", "--skill", "x") == [["audit", "--count-by", "kind,skill,dir", *named]]
+    assert proposed("audit", "--skill", "x") == [["audit", "--count-by", "skill", *named]]
+    for typed in (["show", "echo"], ["trust"], ["register", "ehco"], ["revoke", "nobody"], ["secrets", "list", "ehco"]):
+        done = used.run(*typed, *named, cwd=used.root / "p")
+        assert [words[-2:] for words in proposals(done)] == [named] * len(proposals(done)), done
+        assert proposals(done) != [], done
     for typed in (["journal", "restore", "early.db"], ["journal", "prune", "--keep", "0s"], ["erase", "p"]):
         assert proposed(*typed) == [[*typed, *named, "--yes"]]
     with closing(sqlite3.connect(other, isolation_level=None)) as connection:

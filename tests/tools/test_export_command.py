@@ -441,7 +441,7 @@ def test_how_many_events_are_exported(used: Omac, tmp_path: Path) -> None:
     assert some == f"{tmp_path}/some: 4 of {events + 2} events exported as jsonl"
     none = used.run("export", "--out", str(tmp_path / "none"), "--skill", "ehco")
     assert (none.status, ": 0 of " in none.out) == (0, True), none
-    assert none.err == "  try: omac audit --count-by kind,skill,dir  # the values that events have\n"
+    assert none.err == "  try: omac audit --count-by skill  # the values that events have\n"
 
 
 def test_a_name_that_cannot_be_recorded(used: Omac, tmp_path: Path) -> None:

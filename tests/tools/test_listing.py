@@ -357,3 +357,14 @@ def test_names_are_shown_and_not_obeyed(omac: Omac) -> None:
     for done in outputs:
         assert not {"\x1b", "\x07"} & set(done.out + done.err), done
     assert "\\x1b" in outputs[2].out
+
+
+@pytest.mark.full
+def test_a_comparison_means_one_of_two_skills(omac: Omac) -> None:
+    """The command that compares a changed skill means it, also where another folder has one of that name."""
+    project = omac.approved("shop")
+    shutil.copytree(project / ".agents/skills/echo", project / ".claude/skills/echo")
+    (project / ".agents/skills/echo/sidecar.py").write_text("# changed\n")
+    (compare,) = re.findall("compare: omac (.*)", omac.run("list", cwd=project).err)
+    done = omac.run(*shlex.split(compare), cwd=project)
+    assert (done.status, "+# changed" in done.out) == (1, True), done

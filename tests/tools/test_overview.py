@@ -129,3 +129,12 @@ def test_inside_a_sandbox(house: Omac) -> None:
     done = house.run(extra={"OMAC_SANDBOX": "1"})
     assert (done.status, done.out) == (7, "")
     assert "does not work inside a sandbox" in done.err
+
+
+def test_two_skills_of_one_name(omac: Omac) -> None:
+    """Skills of one name are shown with their folders."""
+    project = omac.approved("shop")
+    shutil.copytree(project / ".agents/skills/echo", project / ".claude/skills/echo")
+    rows = lines(omac, project)
+    assert "skills   echo in .claude/skills  not approved" in rows
+    assert "         echo in .agents/skills  approved" in rows

@@ -410,12 +410,14 @@ def test_saved_values_out_of_reach(omac: Omac, keyring: PrivateKeyring) -> None:
 
 
 def test_names_that_mean_no_skill(shared: tuple[Omac, Path]) -> None:
-    """An unknown name, even one like a path, is looked up and printed escaped; it never leads to a folder."""
+    """An unknown name, even one like a path, is looked up and printed escaped; it never leads to a folder. The skill
+    that a slip or a path means is proposed, and no other."""
     omac, project = shared
-    for name in ("../slack", "slack/", "/etc", "sl\x1b[2Jack", "Slack"):
+    for name in ("../slack", "slack/", "/etc", "sl\x1b[2Jack", "Slack", "slcak", "stick"):
         done = alone(omac, "register", name, "--workdir", str(project), extra=ALL)
         assert (done.status, done.out) == (4, ""), done
         assert "known: slack" in done.err
+        assert ("try: omac register slack" in done.err) == (name not in ("/etc", "sl\x1b[2Jack", "stick")), done
         assert "\x1b" not in done.err
     nothing_recorded(omac)
 

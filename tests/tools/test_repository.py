@@ -316,6 +316,19 @@ def test_trust_by_repository(omac: Omac) -> None:
     assert "1 approved before" in omac.ok("trust", str(main))
 
 
+@pytest.mark.full
+def test_trust_by_repository_without_a_terminal(omac: Omac) -> None:
+    """The proposal for a skill that is approved in one directory alone ends in a command that approves it by
+    repository."""
+    main = repository(omac.project("main"))
+    omac.approve(main)
+    done = omac.run("trust", "--repository", cwd=main)
+    show, register = done.err.partition("  try: omac ")[2].strip().split("  # then: omac ")
+    omac.ok(*show.split(), cwd=main)
+    omac.ok(*register.split(), "--no-secrets", "--no-fields", cwd=main)
+    assert state(omac, worktree(main, "one")) == "approved"
+
+
 def test_without_a_repository_it_is_refused(omac: Omac) -> None:
     """The refusal outside of a repository proposes the command for the directory alone; that of a global skill, the
     command for all projects."""

@@ -230,6 +230,7 @@ def test_bad_values_by_a_pipe(shared: tuple[Omac, Path], bad: str) -> None:
     done = piped(omac, sent, "secrets", "set", "slack", name, "--workdir", str(project))
     assert (done.status, done.out) == (9, ""), done
     assert problem in done.err
+    assert "UTF-8" not in problem or f"  try: omac secrets set slack {name} --workdir {project} " in done.err
     traces = everywhere(omac, done)
     assert b"zq91" not in traces
     assert b"zq92" not in traces
@@ -395,6 +396,40 @@ def test_a_pending_skill_comes_alive(omac: Omac, shop: Path) -> None:
 
 
 @pytest.mark.full
+def test_a_call_is_traced_to_its_secret(omac: Omac, shop: Path) -> None:
+    """The audit has which secrets each sidecar was given, by their fingerprints, and the explanation of a call those of
+    the sidecar that it was forwarded to, also where the secret has changed since."""
+    set_token(omac, shop)
+    first = listed(omac, shop)["TOKEN"]["fingerprint"]
+    omac.approve(shop, "slack")
+    serving = omac.serve()
+    base = ready(serving, shop, TOKEN=SECRET)["base"]
+    assert curl(f"{base}/").status == 200
+    set_token(omac, shop, OTHER)
+    ready(serving, shop, TOKEN=OTHER)
+    second = listed(omac, shop)["TOKEN"]["fingerprint"]
+    starts = [json.loads(line) for line in omac.ok("audit", "--kind", "sidecar", "--json").splitlines()]
+    assert [(row["kind"], row["skill"], row["dir"]) for row in starts] == [("sidecar.started", "slack", str(shop))] * 2
+    assert [row["detail"].partition(", given to ")[0] for row in starts] == [
+        f"TOKEN ({fingerprint}) of the vault" for fingerprint in (first, second)
+    ]
+    calls = omac.audit("--dir", str(shop))
+    for call, start, fingerprint in ((calls[0], starts[0], first), (calls[-1], starts[1], second)):
+        explained = omac.ok("audit", "explain", str(call["position"]))
+        detail = start["detail"]
+        assert f"\nforwarded to the sidecar of position {start['position']}, with {detail}\n" in explained
+        sidecar = json.loads(omac.ok("audit", "explain", str(call["position"]), "--json"))["sidecar"]
+        secret = {"name": "TOKEN", "fingerprint": fingerprint, "store": "vault", "from_env": None}
+        assert sidecar == {
+            "position": start["position"], "digest": detail.partition(", given to ")[2], "secrets": [secret],
+        }  # fmt: skip
+    assert json.loads(omac.ok("audit", "explain", "1", "--json"))["sidecar"] is None
+    omac.ok("export", "--out", str(omac.root / "evidence"), "--kind", "sidecar")
+    exported = (omac.root / "evidence" / "events.jsonl").read_text()
+    assert all(fingerprint in exported for fingerprint in (first, second)), "the events that have the secrets"
+
+
+@pytest.mark.full
 def test_an_unapproved_skill_gets_nothing(omac: Omac, shop: Path) -> None:
     """A secret waits for the approval of its skill; the proposed command approves it."""
     serving = omac.serve()
@@ -512,7 +547,9 @@ def test_a_locked_vault(omac: Omac, shop: Path) -> None:
     assert listed(omac, shop)["TOKEN"]["given"] == "remembered"
     omac.environment["OMAC_VAULT_KEY_FILE"] = key
     assert json.loads(omac.ok("vault", "status", "--json"))["names"] == 2
-    assert piped(omac, b"", *unset).status == 0
+    done = piped(omac, b"", *unset)
+    assert done.out == f"TOKEN is deleted from the vault, and was revoked before from slack for {shop}\n", done
+    assert piped(omac, b"", *unset).out == f"TOKEN was not given to slack for {shop}\n"
     assert json.loads(omac.ok("vault", "status", "--json"))["names"] == 1, "only what is remembered"
     assert [record.event for record in omac.events(SecretErased)] == [SecretErased("TOKEN", "vault")]
 

@@ -2,11 +2,13 @@
 
 import json
 import re
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 from programs import program_at
-from real_omac import Omac
+from real_omac import Done, Omac
 
 HASH = re.compile("sha256:[0-9a-f]{64}")
 
@@ -301,3 +303,27 @@ def test_refusals(house: Omac, project: Path) -> None:
     assert "cannot be read" in done.err
     copy.with_name("elsewhere").rename(copy)
     copy.chmod(0o500)
+
+
+def offers(done: Done) -> list[list[str]]:
+    """Return the words of the commands that are proposed."""
+    lines = [line.removeprefix("  try: omac ") for line in done.err.splitlines() if line.startswith("  try: omac ")]
+    return [shlex.split(line) for line in lines]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("hidden", [".claude/skills", "global"])
+def test_what_is_offered_means_one_of_two_skills(omac: Omac, hidden: str) -> None:
+    """A proposed command means the skill that was shown, also where another folder has one of that name."""
+    project = omac.project("shop")
+    home = Path(omac.environment["HOME"])
+    other = home / ".agents/skills" if hidden == "global" else project / hidden
+    shutil.copytree(project / ".agents/skills/echo", other / "echo")
+    (other / "echo/SKILL.md").write_text("---\nname: echo\ndescription: Another one\n---\n")
+    for words in offers(omac.run("trust", cwd=project)):
+        (offer,) = offers(omac.run(*words, cwd=project))
+        omac.ok(*offer, "--no-secrets", "--no-fields", cwd=project)
+        (shown,) = [word for word in offer if word.startswith("sha256:")]
+        assert shown in omac.ok("show", *words[1:], cwd=project)
+    done = omac.run("trust", cwd=project)
+    assert done.status == 0, done

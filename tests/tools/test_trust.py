@@ -99,7 +99,7 @@ def test_an_approved_copy_that_is_lost(omac: Omac, damage: Callable[[Path], obje
     project = omac.approved("shop")
     (copy,) = (path for path in (omac.state / "frozen").iterdir() if path.is_dir())
     damage(copy)
-    command = f"omac approve echo --workdir {project} --hash sha256:{copy.name}"
+    command = f"omac approve echo --workdir {project} --harness opencode --hash sha256:{copy.name}"
     listed = omac.run("list", "--workdir", str(project))
     assert "  not approved  " in listed.out
     assert f"{copy}" in listed.err
@@ -110,7 +110,7 @@ def test_an_approved_copy_that_is_lost(omac: Omac, damage: Callable[[Path], obje
     assert "next     omac trust  " in overview
     shown = omac.run("show", "echo", "--workdir", str(project))
     assert f"  it does not run: the approved copy {copy} " in shown.out
-    assert f"  try: {command}\n" in shown.err
+    assert f"  try: {command.replace(' --harness opencode', '')}\n" in shown.err
     done = omac.run("trust", str(project))
     assert (done.status, "echo: approved already\n" in done.out) == (0, True), done
     assert f"echo: the approved copy {copy} " in done.err

@@ -13,7 +13,7 @@ from omac.journal.reader import ReadJournal
 from omac.projections.evidence.accesses import AuditRow, ended_rows
 from omac.projections.evidence.audit_query import AuditQuery, count_by
 from omac.tools.cli.audit_cursor import START, Cursor
-from omac.tools.cli.audit_filters import Form
+from omac.tools.cli.audit_filters import Form, count_command
 from omac.tools.compose.journals import to_read
 from omac.tools.compose.searched_audit import SearchedAudit
 from omac.tools.compose.state import StateDir
@@ -21,7 +21,7 @@ from omac.tools.terminal.columns import cell
 from omac.tools.terminal.csv import print_csv
 from omac.tools.terminal.invocation import print_json, typed_with, wait_for_more
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, report_fix, report_whole, show_audit, show_columns, with_journal
+from omac.tools.terminal.render import report, report_fix, report_whole, show_audit, show_columns
 from omac.tools.terminal.timestamps import rfc3339
 
 FOLLOW_S = 0.3
@@ -68,7 +68,7 @@ def run(request: AuditRequest, environment: Mapping[str, str]) -> int:
         rows = audit.rows(request.query) if count is None else audit.newest(request.query, count)
         rows = progress.before(rows)
         if request.form == "text" and not request.follow:
-            rows = _report_if_empty(rows, request.journal)
+            rows = _report_if_empty(rows, request)
         if request.fields:
             _show_counts(rows, request)
         else:
@@ -93,15 +93,14 @@ def _show(rows: Iterable[AuditRow], form: Form, *, headed: bool = True) -> None:
         show_audit(map(json_row, rows), headed=headed)
 
 
-def _report_if_empty(rows: Iterable[AuditRow], journal_path: str | None) -> Iterator[AuditRow]:
+def _report_if_empty(rows: Iterable[AuditRow], request: AuditRequest) -> Iterator[AuditRow]:
     """Yield the rows; where there are none, say so, and how to see which there are."""
     row = None
     for row in rows:
         yield row
     if row is None:
         report("no row matches")
-        count = with_journal("omac audit --count-by kind,skill,dir", journal_path)
-        report_fix([f"{count}  # the values that rows have"])
+        report_fix([f"{count_command(request.query, request.journal)}  # the values that rows have"])
 
 
 def _report_pruned(journal: ReadJournal, query: AuditQuery, after: int = 0) -> None:

@@ -12,6 +12,7 @@ from omac.domain.kernel.set_aside import PositionPruned
 from omac.journal.event_kinds import KIND_OF
 from omac.journal.pruned import day_of, pruned_refusal
 from omac.projections.evidence.explanation import RECORDS_MAX, ExplainedRecord, Explanation, explain
+from omac.projections.evidence.given_secrets import given_secrets, shown_secrets
 from omac.tools.compose.journals import to_read
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import (
@@ -41,10 +42,14 @@ def run(position: int, journal_path: str | None, as_json: bool, environment: Map
             raise pruned_refusal(position, last, day_of(at), journal.store.path)
     if as_json:
         records = [_json(record) for record in explanation.records]
-        print_json({"position": position, "is_cut": explanation.is_cut, "records": records})
+        sidecar = _sidecar(explanation)
+        print_json({"position": position, "is_cut": explanation.is_cut, "sidecar": sidecar, "records": records})
         return 0
     for record in explanation.records:
         _show(record, position)
+    if (start := explanation.sidecar) is not None:
+        secrets = shown_secrets(start.spec) or "no secret"
+        print_folded(f"forwarded to the sidecar of position {start.position}, with {secrets}", 2)
     if explanation.is_cut:
         print_line(f"only the first {RECORDS_MAX} related records are shown")
     _report_more(explanation, position, journal_path)
@@ -78,6 +83,17 @@ def _show(record: ExplainedRecord, position: int) -> None:
     why = f" because of {record.because_of}" if record.because_of else ""
     fields = shown_fields(recorded.event, whole=recorded.position == position)
     print_folded(f"{head} (by {recorded.actor}{why}) {fields}".rstrip(), len(indent) + 4)
+
+
+def _sidecar(explanation: Explanation) -> dict[str, Any] | None:
+    start = explanation.sidecar
+    if start is None:
+        return None
+    secrets = [
+        {name: getattr(secret, name) for name in ("name", "fingerprint", "store", "from_env")}
+        for secret in given_secrets(start.spec)
+    ]
+    return {"position": start.position, "digest": start.spec.digest, "secrets": secrets}
 
 
 def _json(record: ExplainedRecord) -> dict[str, Any]:

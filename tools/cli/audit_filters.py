@@ -12,6 +12,7 @@ from omac.projections.evidence.accesses import Outcome
 from omac.projections.evidence.audit_query import COUNTABLE, AuditQuery
 from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import expanded, is_position, require_one_of
+from omac.tools.terminal.render import with_journal
 from omac.tools.terminal.timestamps import parse_end, parse_moment
 
 Form = Literal["text", "csv", "json"]
@@ -73,6 +74,12 @@ def query_of(typed: Typed, clock: Callable[[], int] = now_ns) -> AuditQuery:
         fix = [f"--since {quoted(typed.until or '')} --until {quoted(typed.since or '')}"]
         raise Refusal("misuse", message, fix=fix)
     return query
+
+
+def count_command(query: AuditQuery, journal_path: str | None) -> str:
+    """Return the command that shows which values rows have, of the fields that the query filters by."""
+    filtered = [name for name in COUNTABLE if getattr(query, name, None) is not None]
+    return with_journal(f"omac audit --count-by {','.join(filtered) or 'kind,skill,dir'}", journal_path)
 
 
 def between_none(first: int, last: int) -> Refusal:

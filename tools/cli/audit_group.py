@@ -103,8 +103,8 @@ def audit_explain(
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
-    """Show what caused a record, what it caused, why a call was refused or cut off, and what else belongs to its
-    conversation, as a tree.
+    """Show what caused a record, what it caused, why a call was refused or cut off, which secrets the called sidecar
+    had, and what else belongs to its conversation, as a tree.
 
     \b
     omac audit explain 120

@@ -13,7 +13,7 @@ from omac.journal.bundle_verification import VerifiedBundle, verify_bundle
 from omac.journal.checkpoint import LIST_KEYS
 from omac.journal.redaction import Redaction
 from omac.projections.evidence.audit_query import AuditQuery
-from omac.tools.cli.audit_filters import Typed, query_of
+from omac.tools.cli.audit_filters import Typed, count_command, query_of
 from omac.tools.cli.checkpoint import signer_for, typed_keys
 from omac.tools.compose.clock import now_ns
 from omac.tools.compose.export_draft import begun_at
@@ -21,7 +21,7 @@ from omac.tools.compose.exporting import ExportRequest, derived, export_evidence
 from omac.tools.terminal.export_formats import Format
 from omac.tools.terminal.invocation import expanded, print_json, require_one_of, typed_with
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import print_folded, print_line, report, report_fix, with_journal
+from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 from omac.tools.terminal.timestamps import rfc3339
 
 DAMAGED = 10
@@ -71,8 +71,7 @@ def run(options: ExportOptions, environment: Mapping[str, str]) -> int:
     if manifest.without_content:
         print_line(f"  {manifest.without_content} of them without their content")
     if not manifest.events:
-        count = with_journal("omac audit --count-by kind,skill,dir", options.journal)
-        report_fix([f"{count}  # the values that events have"])
+        report_fix([f"{count_command(query, options.journal)}  # the values that events have"])
     print_line("  to verify it elsewhere, where KEY is what omac key show prints here:")
     print_line(f"  omac export verify {quoted(exported.folder)} --key KEY")
     return 0

@@ -133,14 +133,14 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
 
 def _report_obstacle(registered: RegisteredSkill, registry: Registry) -> None:
     """Report an approval that lets nothing run, because its copy or its interpreter is not what was approved."""
-    skill, where, approved = registered.status.skill, registry.place(registered).where, registered.state.approved
+    skill, flags, approved = registered.status.skill, registry.place(registered).flags, registered.state.approved
     workdir = "" if is_repository(registered.status.scope) else registered.status.dir
     if approved is not None and approved.digest and (obstacle := registry.obstacle(approved, workdir)):
         report(f"{skill} does not run: {obstacle}")
         if is_repository(registered.status.scope):
             report_fix(["omac trust --repository  # in a worktree of it: makes the copy again"])
         else:
-            report_fix([f"omac approve {quoted(skill)} {where} --hash {approved.digest}"])
+            report_fix([f"omac approve {quoted(skill)} {flags} --hash {approved.digest}"])
 
 
 class _Listed(NamedTuple):
@@ -193,8 +193,8 @@ def _state(candidate: Candidate, standing: Standing) -> tuple[str, str]:
         return "approved", ""
     is_own = standing.known is not None and standing.known.state.approved == approved
     if standing.obstacle and approved is not None:
-        where = candidate.place.where if is_own else f"{candidate.place.where} --repository"
-        again = f"omac approve {quoted(skill.name)} {where} --hash {approved.digest}"
+        flags = candidate.place.flags if is_own else f"{candidate.place.flags} --repository"
+        again = f"omac approve {quoted(skill.name)} {flags} --hash {approved.digest}"
         return "not approved", f"{standing.obstacle}; approve it again: {again}"
     if approved is None:
         return ("not approved" if standing.known else "not registered"), ""
@@ -204,7 +204,7 @@ def _state(candidate: Candidate, standing: Standing) -> tuple[str, str]:
     if approved.source == skill.source or (is_same and not is_own):
         there = ""
     how = f"its files were approved{there}" if there and is_same else f"its files are not those approved{there}"
-    return "changed", f"{how}; compare: omac diff {skill.name} {candidate.place.where}"
+    return "changed", f"{how}; compare: omac diff {quoted(skill.name)} {candidate.place.flags}"
 
 
 def _elsewhere(registry: Registry, workdir: str, folders: SkillFolders) -> list[_Listed]:

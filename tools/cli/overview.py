@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from omac.domain.harness.harness import SHARED_BASE
@@ -58,8 +59,10 @@ def run(environment: Mapping[str, str]) -> int:
 
 
 def _show_skills(reviews: Sequence[Review], environment: Mapping[str, str]) -> None:
+    often = Counter(review.skill.name for review in reviews)
     rows = sorted(
-        (_urgency(review, environment), review.skill.name, state_of(review, environment)) for review in reviews
+        (_urgency(review, environment), _name(review, often[review.skill.name]), state_of(review, environment))
+        for review in reviews
     )
     width = max((len(name) for _, name, _ in rows[:SKILLS_SHOWN]), default=0)
     for number, (_, name, state) in enumerate(rows[:SKILLS_SHOWN]):
@@ -68,6 +71,12 @@ def _show_skills(reviews: Sequence[Review], environment: Mapping[str, str]) -> N
         print_line(f"         and {len(rows) - SKILLS_SHOWN} more: omac list --all")
     if not rows:
         print_line(f"skills   none in .{SHARED_BASE}/skills or an agent's own folder")
+
+
+def _name(reviewed: Review, count: int) -> str:
+    """Return the name of a skill; where `count` skills have it, with its folder."""
+    skill = reviewed.skill
+    return skill.name if count == 1 else f"{skill.name} in .{skill.base}/skills"
 
 
 def _urgency(reviewed: Review, environment: Mapping[str, str]) -> int:

@@ -2,7 +2,7 @@
 
 import contextlib
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import trio
@@ -98,7 +98,8 @@ def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
         _take(skill, names, stores.union(*(left.get(name, ()) for name in names)))
         remembered = sorted(name for name in skill.opened.credentials.defaults(skill.name) if name in names)
         is_registered = skill.is_registered
-    report_stored(skill, "secrets", [name for name in names if name in stored], names, as_json)
+    late = {name: left[name] for name in names if name in left and name not in stored}
+    report_stored(skill, "secrets", [name for name in names if name in stored], names, as_json, late)
     if remembered and skill.place.scope != GLOBAL:
         document = ", ".join(remembered)
         purge = f"to deregister {skill.name}, and delete" if is_registered else "to delete"
@@ -168,7 +169,10 @@ def _value(skill: OpenedSkill, secret: Secret) -> Hidden:
         return value
     text = text_of(read_stdin(INPUT_BYTES_MAX))
     if text is None:
-        message, again = f"{secret.name}: is not UTF-8; nothing was stored", skill.command("secrets", "set", "NAME")
+        message, again = (
+            f"{secret.name}: is not UTF-8; nothing was stored",
+            skill.command("secrets", "set", secret.name),
+        )
         raise Refusal("value-refused", message, fix=[again], skill=skill.name)
     return _checked(skill, secret, text)
 
@@ -237,15 +241,24 @@ def report_idle(skill: OpenedSkill, group: str, names: Collection[str]) -> None:
         report_fix([command])
 
 
-def report_stored(skill: OpenedSkill, group: str, taken: Sequence[str], request: Sequence[str], as_json: bool) -> None:
-    """Print which values were revoked; report which ones the skill still has by repository, and which required ones it
-    now lacks."""
+def report_stored(
+    skill: OpenedSkill,
+    group: str,
+    taken: Sequence[str],
+    request: Sequence[str],
+    as_json: bool,
+    late: Mapping[str, Collection[str]] | None = None,
+) -> None:
+    """Print which values were revoked, and which were revoked before and only now deleted from their stores (`late`);
+    report which ones the skill still has by repository, and which required ones it now lacks."""
     effective = skill.effective()
     if as_json:
         print_json({"skill": skill.name, "workdir": skill.place.workdir, "unset": taken})
     else:
         for name in request:
             outcome = "is revoked from" if name in taken else "was not given to"
+            if late and name in late:
+                outcome = f"is deleted from the {' and the '.join(sorted(late[name]))}, and was revoked before from"
             print_folded(f"{name} {outcome} {skill.name} for {skill.place.shown}")
     by_repository = [name for name in request if name in {*effective.secrets, *effective.config}]
     if by_repository:

@@ -12,6 +12,7 @@ import msgspec
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.settings.owner_limits import HeldLimit
 from omac.domain.skills.registration import shown_hash
+from omac.services.skills.resolution import every
 from omac.tools.cli.review import (
     FILE_BYTES_MAX,
     LINES_SHOWN,
@@ -26,7 +27,7 @@ from omac.tools.cli.review import (
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.compose.approved_copies import LiveFiles
 from omac.tools.compose.call_limits import limits_of_calls
-from omac.tools.compose.scope_options import Where
+from omac.tools.compose.scope_options import Where, at_once, search_of
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.columns import QUOTED
 from omac.tools.terminal.differences import text_of
@@ -198,9 +199,21 @@ def _next_commands(reviewed: Review, environment: Mapping[str, str], digest: str
 
 def command(name: str, reviewed: Review) -> str:
     """Return a command about it, ready to be pasted."""
-    skill_scope = reviewed.candidate.place
-    here = is_current(skill_scope.workdir)
-    return f"omac {name} {quoted(reviewed.skill.name)}{'' if here else ' ' + skill_scope.where}"
+    place = reviewed.candidate.place
+    is_here = is_current(place.workdir)
+    options = [] if is_here else [place.where]
+    if not _is_alone(reviewed, Where() if is_here else Where(place.workdir or None, shared=not place.workdir)):
+        options = [place.where, f"--harness {place.harness}"]
+    if place.repository and name in ("approve", "register"):
+        options.append("--repository")
+    return " ".join(["omac", name, quoted(reviewed.skill.name), *options])
+
+
+def _is_alone(reviewed: Review, where: Where) -> bool:
+    """Return whether a command with these flags means it by its name."""
+    folders = DiskSkillFolders(current().environment)
+    candidates = at_once(every(folders, search_of(where, folders), guidance=True))
+    return [candidate.skill.name for candidate in candidates].count(reviewed.skill.name) == 1
 
 
 def _document(reviewed: Review, environment: Mapping[str, str]) -> dict[str, object]:

@@ -107,9 +107,7 @@ def _report(error: Exception) -> int:
 
 def _whole(fix: str) -> str:
     """Return a command that can be pasted: options alone stand for what was typed, with these."""
-    from omac.tools.terminal.typed_command import for_journal
-
-    return typed_with(fix) if fix.startswith("--") else for_journal(current().words, fix)
+    return typed_with(fix) if fix.startswith("--") else fix
 
 
 def _show_example(error: Exception) -> None:

@@ -23,6 +23,7 @@ from omac.tools.terminal.columns import columns, cut, folded, padded
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.skill_problems import problem_of
 from omac.tools.terminal.timestamps import wall_clock, wall_clock_of
+from omac.tools.terminal.typed_command import for_journal
 
 AUDIT_FORM = "{position:>9}  {at:<19}  {outcome:<9}  {status:>6}  {bytes:>10}  {seconds:>9}  {method:<7}  {what}"
 NARROW_AUDIT_FORM = "{position:>8}  {at:<19}  {outcome:<9}  {status:>6}  {what}"
@@ -141,7 +142,7 @@ def show_skills(skills: Sequence[Mapping[str, Any]], workdir: str) -> None:
         if detail:
             print_folded(f"    {detail}", 4)
         for command in fix:
-            print_line(f"    try: {command}")
+            print_line(f"    try: {for_journal(current().words, command)}")
 
 
 def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> None:
@@ -166,7 +167,8 @@ def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> Non
         else:
             skill = f" {row['skill']}" if row["skill"] else ""
             detail = short_detail(row["detail"]) if row["kind"] == "sandbox" else row["detail"]
-            summary = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}: {detail}"
+            shown = f": {detail}" if detail else ""
+            summary = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}{shown}"
         if is_narrow and row["method"]:
             summary = f"{row['method']} {summary}"
         values = (row["position"], wall_clock_of(row["at"]), row["outcome"], status, row["bytes"], duration)
@@ -303,6 +305,6 @@ def report_whole(text: str) -> None:
 
 
 def report_fix(commands: Iterable[str]) -> None:
-    """Print the commands that mend what was reported."""
+    """Print the commands that mend what was reported, in the journal that was typed."""
     for command in commands:
-        report_whole(f"  try: {command}")
+        report_whole(f"  try: {for_journal(current().words, command)}")

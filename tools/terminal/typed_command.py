@@ -10,6 +10,10 @@ SHORT = {"--lines": "-n"}
 OPTION = re.compile(r"(?:^|\s)(--[a-z][a-z-]*)(?=\s|$)")
 REMARK = "  # "
 JOURNAL = "--journal"
+OF_JOURNAL = (
+    "journal", "register", "deregister", "approve", "revoke", "show", "diff", "trust", "secrets", "config", "list",
+    "approvals",
+)  # fmt: skip
 
 
 def with_options(typed: Sequence[str], options: str) -> str:
@@ -26,11 +30,13 @@ def with_options(typed: Sequence[str], options: str) -> str:
 
 
 def for_journal(typed: Sequence[str], command: str) -> str:
-    """Return a command, about the journal that was typed if it is about one: `omac journal ...` without the option."""
+    """Return a command, about the journal that was typed if it is about one and names none: what would change or show
+    approvals and values of that journal must not mean one's own."""
     line = [*typed[: typed.index("--")]] if "--" in typed else [*typed]
     named = [value for word, value in pairwise(line) if word == JOURNAL]
     named += [word.partition("=")[2] for word in line if word.startswith(f"{JOURNAL}=")]
-    if not named or not command.startswith("omac journal ") or JOURNAL in command:
+    words = command.split(maxsplit=2)
+    if not named or words[0] != "omac" or words[1:2] == [] or words[1] not in OF_JOURNAL or JOURNAL in command:
         return command
     text, remark, says = command.partition(REMARK)
     return f"{text} {JOURNAL} {quoted(named[-1])}{remark}{says}"

@@ -96,6 +96,7 @@ def test_plain_yaml(content: bytes, expected: object) -> None:
     ("content", "line", "said"),
     [
         (b"a: [\n", 2, "not valid YAML"),
+        (b'a: 1\nb: "x\nc: 1\n\n', 2, "not valid YAML"),
         (b"a: b: c\n", 1, "not valid YAML"),
         (b"a:\n\t- b\n", 2, "not valid YAML"),
         (b"a: 1\nb: 2\na: 3\n", 3, "repeated"),

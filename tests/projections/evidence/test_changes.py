@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from omac.domain.access.access import AccessCompleted, AccessRequested
 from omac.domain.access.control import ControlCalled, ControlRefused
@@ -12,7 +13,17 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.ids import HostId, StreamId, TokenDigest
 from omac.domain.settings.setting import SettingChanged, SettingChangeFailed, SettingChangeRequested
-from omac.domain.sidecars.sidecar import GaveUp
+from omac.domain.sidecars.sidecar import (
+    Birth,
+    Exit,
+    Exited,
+    GaveUp,
+    SidecarSpec,
+    SpawnRequested,
+    Started,
+    StopRequested,
+    Variable,
+)
 from omac.domain.skills import registration
 from omac.journal.event_kinds import KIND_OF
 from omac.projections.evidence.accesses import audit_rows
@@ -77,6 +88,27 @@ def test_what_was_kept_from_running_is_refused(history: Any) -> None:
         ("setting.change-failed", None, None, True, None),
         ("setting.changed", None, None, False, None),
     ]
+
+
+def test_a_start_with_secrets(history: Any) -> None:
+    """The start of a sidecar is in the audit where it was given secrets: one that failed gave none. A fold that goes on
+    from its state knows what was requested before."""
+    stream = ids.sidecar_stream(HOST, SHOP, "echo")
+    token = Variable("TOKEN", secret=True, fingerprint="hmac:1", store="vault")
+    with_secret = SidecarSpec("echo", "echo", "/w/shop", "/s", "/w", "b", True, ("x",), variables=(token,), digest="d")
+    request, started = SpawnRequested(with_secret, 1), Started(Birth(1, 1, "boot", 1, True, "log"))
+    history.append(stream, request, Exited(Exit(1), 0, ""), started, request, StopRequested("why"), started)
+    history.append(stream, SpawnRequested(replace(with_secret, variables=()), 2), started)
+    fold, rows = TrustChanges(), []
+    for recorded in history.records:
+        rows.append(fold.of(recorded))
+        fold = TrustChanges(fold.paths(), fold.requested())
+    assert [row is not None for row in rows] == [False] * 5 + [True, False, False]
+    assert rows[5] is not None
+    assert (rows[5].kind, rows[5].dir, rows[5].skill) == ("sidecar.started", "/w/shop", "echo")
+    assert rows[5].detail == "TOKEN (hmac:1) of the vault, given to d"
+    (row,) = audit_rows(history.records)
+    assert (row.position, row.at) == (4, history.records[3].at), "an export has the request, which has the secrets"
 
 
 def test_changes_are_rows_among_accesses(history: Any) -> None:

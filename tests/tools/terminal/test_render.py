@@ -175,6 +175,12 @@ def audit_row(**fields: Any) -> dict[str, Any]:
             f"        3  {AT}  refused         -           0          -  -        "
             "skill.drifted echo in /w by omac (skill-changed): sha256:2",
         ),
+        (
+            {"kind": "skill.deregistered", "actor": "person", "outcome": "done", "status": None, "duration": None}
+            | {"method": "", "path": "", "bytes": 0},
+            f"        3  {AT}  done            -           0          -  -        "
+            "skill.deregistered echo in /w by person",
+        ),
     ],
 )
 def test_an_access_is_a_line(capsys: Capture, fields: dict[str, Any], expected: str) -> None:
