@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from omac.domain.access.access import AccessRefused, AccessRequested
+from omac.domain.access.access import AccessBatchRequested, AccessRefused, AccessRequested
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import HostId, RunId, StreamId
@@ -17,6 +17,7 @@ CALLS = ids.access_stream(HOST)
 REQUEST = SpawnRequested(SidecarSpec("echo", "m", "/w", "/w/s", "/w", "b", True, ("x",)), 1)
 START = Started(Birth(1, 1, "boot", 1, True, "log"))
 CALL = AccessRequested("/w", "echo", "m", None, "GET", "/x")
+TOGETHER = AccessBatchRequested("/w", "echo", "m", None, ("GET", "PUT"), ("/x", "/y"))
 REFUSED = AccessRefused("/w", "echo", "m", None, "GET", "/x", 502, "skill-broken")
 
 
@@ -53,6 +54,7 @@ def test_the_last_start_before_a_call(namespace: HostId) -> None:
         (stream, REQUEST), (CALLS, CALL), (stream, START),
     )  # fmt: skip
     assert start_of(8, *events) == 3
+    assert start_of(8, *events[:7], (CALLS, TOGETHER)) == 3
     assert start_of(4, *events) is None
 
 
