@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector from reading all tests and modules again and again, which took a twentieth of a run."""
+    """Keep the garbage collector from reading all modules again and again, which takes a twentieth of a run."""
     gc.collect()
     gc.freeze()
 

@@ -169,8 +169,7 @@ def test_messages_use_plain_words(layer: str) -> None:
 def test_enough_is_read() -> None:
     """The texts of all layers are collected, so an empty list of findings means something."""
     counts: Mapping[str, int] = {
-        layer: sum(len(texts_of(path)) for path in (ROOT / layer).rglob("*.py"))
-        for layer in LAYERS
+        layer: sum(len(texts_of(path)) for path in (ROOT / layer).rglob("*.py")) for layer in LAYERS
     }
     assert sum(counts.values()) > 2_000, counts
     assert all(counts.values()), counts
