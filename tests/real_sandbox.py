@@ -153,6 +153,13 @@ def box(uid: int = 0) -> Iterator[Box]:
         shutil.rmtree(top, ignore_errors=True)
 
 
+def user_alone() -> tuple[str, ...]:
+    """Return a command that becomes a user who runs nothing else, not even in tests that run beside these: the kernel
+    counts a user's processes."""
+    uid = str(100_000 + os.getpid())
+    return ("setpriv", "--reuid", uid, "--regid", uid, "--clear-groups")
+
+
 @functools.cache
 def readable_package() -> str:
     """Return a folder that all users can read, with a copy of the package; one for all tests of a process."""
