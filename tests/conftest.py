@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("omac", max_examples=tiers.examples(100), suppress_health_check=unhurried)
     settings.load_profile("omac")
     _end_inherited_ignoring()
+    os.umask(0o022)  # tests about modes expect it, and other users read what tests write for them; some set their own
     scripts = str(Path(sys.executable).parent)
     if os.environ.get("PATH", "").split(os.pathsep)[0] != scripts:
         os.environ["PATH"] = os.pathsep.join((scripts, os.environ.get("PATH", os.defpath)))
