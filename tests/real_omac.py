@@ -179,6 +179,7 @@ class Omac:
         self.environment = {
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
+            **{name: os.environ[name] for name in ("TZ",) if name in os.environ},  # of commands in this process, too
             "HOME": str(home),
             **{f"XDG_{kind}_HOME": str(home / kind.lower()) for kind in ("STATE", "CONFIG", "DATA", "CACHE")},
             "OMAC_STATE_DIR": str(self.state),

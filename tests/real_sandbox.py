@@ -63,6 +63,11 @@ class Box:
             "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.org",
         }  # fmt: skip
 
+    @property
+    def extra_groups(self) -> list[int] | None:
+        """Return the further groups of this user's processes; None: those of the tests, which it cannot change."""
+        return [] if self.uid != os.geteuid() else None
+
     def omac(self, *words: str) -> list[str]:
         """Return the argument vector of an omac command of this user's."""
         if self.uid:
@@ -111,7 +116,7 @@ class Box:
             env=self.environment | dict(extra or {}),
             user=self.uid or None,
             group=self.uid or None,
-            extra_groups=[] if self.uid else None,
+            extra_groups=self.extra_groups,
         )
         return Done(done.returncode, done.stdout, done.stderr)
 

@@ -84,7 +84,7 @@ def ended(ground: Ground, *words: str) -> tuple[Done, int]:
         line = measured(["timeout", "--foreground", str(WITHIN_S), *world.omac(*words)], report.fileno())
         status = subprocess.call(
             line, cwd=ground.project, env=world.environment, pass_fds=[report.fileno()],
-            user=world.uid or None, group=world.uid or None, extra_groups=[] if world.uid else None,
+            user=world.uid or None, group=world.uid or None, extra_groups=world.extra_groups,
             stdin=subprocess.DEVNULL, stdout=out, stderr=err,
         )  # fmt: skip
         for file in (out, err, report):

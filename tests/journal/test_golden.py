@@ -180,7 +180,7 @@ def host_with(path: str, golden: Path, folder: Path, used: Path) -> Iterator[Oma
         if subjects.exists():
             keys = StateDir(str(omac.state)).subject_keys(str(omac.state / "journal.db"), "")
             keys.add(read_all(str(subjects)))
-        os.replace(path, omac.state / "journal.db")
+        shutil.move(path, omac.state / "journal.db")  # which may be on another disk
         yield omac
 
 

@@ -92,7 +92,13 @@ def test_a_changed_skill_is_shown_by_its_difference(omac: Omac) -> None:
     assert omac.run("diff", "echo", cwd=project).status == 0
 
 
-@pytest.mark.parametrize("damage", [shutil.rmtree, lambda copy: (copy / "sidecar.py").chmod(0o644)])
+def remove_tree(copy: Path) -> None:
+    """Remove a read-only folder."""
+    subprocess.run(["chmod", "-R", "u+w", str(copy)], check=True)
+    shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize("damage", [remove_tree, lambda copy: (copy / "sidecar.py").chmod(0o644)])
 def test_an_approved_copy_that_is_lost(omac: Omac, damage: Callable[[Path], object]) -> None:
     """A skill whose approved copy is missing or changed is not approved anywhere. `omac trust` makes the copy again of
     the same files without a question, and so does the command that the list names; of other files it asks."""

@@ -314,7 +314,7 @@ def test_omac_runs_inside(world: Box) -> None:
         )
         assert done.status == 0, done.err
         assert done.out.strip().endswith("harness.py")
-        assert roots.run("sh", "-c", f"echo x >> {done.out.strip()}").status != 0
+        assert roots.run("sh", "-c", 'echo x >> "$0"', done.out.strip()).status != 0
     own = own_installation(dict(os.environ))
     assert {entry.access for entry in own} <= {READ, LINK}
     checkout = Path(__file__).parents[3]

@@ -260,7 +260,7 @@ def test_a_stream_that_is_a_file_cannot_be_opened_again(world: Box) -> None:
     with precious.open("rb") as stdin:
         subprocess.run(
             [*line, "sh", "-c", script], stdin=stdin, capture_output=True, env=world.environment, timeout=60,
-            user=world.uid or None, group=world.uid or None, extra_groups=[] if world.uid else None,
+            user=world.uid or None, group=world.uid or None, extra_groups=world.extra_groups,
         )  # fmt: skip
     assert precious.read_text() == "precious"
     folder = os.open(world.home, os.O_RDONLY)
