@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from programs import program_at
 from real_omac import Done, Omac
+from tiers import spread
 from valued_skill import typed, valued, with_vault
 
 YES = (("Approve it?", b"y\n"), ("ECHO_SECRET", b"\n"), ("ECHO_GREETING", b"\n"))  # with values left as they are
@@ -181,15 +182,15 @@ def test_a_program_in_the_tool_cache_of_an_agent(omac: Omac, command: str) -> No
     assert (done.status, f"{cache}/x.py, which an agent may change" in done.err) == (3, True), done
 
 
-@pytest.mark.parametrize("command", ["[python3, {}]", "[{}, x]"], ids=["script", "program"])
-@pytest.mark.parametrize(("folder", "status"), [(".claude", 3), (".claude/hooks", 0)], ids=["kept", "pinned"])
-def test_a_program_in_the_own_folder_of_an_agent(omac: Omac, folder: str, status: int, command: str) -> None:
+@pytest.mark.parametrize(("folder", "command"), spread([".claude", ".claude/hooks"], ["[python3, {}]", "[{}, x]"]))
+def test_a_program_in_the_own_folder_of_an_agent(omac: Omac, folder: str, command: str) -> None:
     """A program that lies where an agent keeps its files is one that it may change, unless its sandbox pins it."""
     script = Path(omac.environment["HOME"]) / folder / ("x.py" if "python" in command else "x")
     program_at(script, "#!/bin/sh\n")
     project = omac.root / "shop"
     omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: {command.format(script)}\n")
     done = omac.run("approve", "echo", cwd=project, within=("env",))
+    status = 3 if folder == ".claude" else 0
     assert (done.status, f"{script}, which an agent may change" in done.err) == (status, status == 3), done
 
 
