@@ -148,7 +148,7 @@ def installed(world: Box) -> Path:
 
 
 @contextmanager
-def box(uid: int = 0) -> Iterator[Box]:
+def box(uid: int = USERS[0]) -> Iterator[Box]:
     """Yield a user's world, below a folder that all users can pass through, and remove it in the end."""
     top = Path(tempfile.mkdtemp(prefix="omac-box-"))
     top.chmod(0o755)

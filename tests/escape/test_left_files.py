@@ -1,7 +1,6 @@
 """Files that an agent leaves for omac itself, or for other programs of the host, to read."""
 
 import json
-import os
 import resource
 import shlex
 import subprocess
@@ -54,7 +53,7 @@ ODD = {
 def test_odd_files(ground: Ground, kind: str) -> None:
     """An odd file, wherever omac reads, costs little time and memory, and leads to no traceback and no control
     characters."""
-    is_own = ground.world.uid == os.geteuid()  # another has no copy of what reads settings
+    is_own = not ground.world.uid  # another user has no copy of what reads settings
     for paths in PLACES:
         ground.renew("everything")
         names = " ".join(path for path in paths if is_own or not path.startswith(".omac"))

@@ -304,9 +304,9 @@ def test_no_installation_contains_what_is_not_its_own(world: Box, program: str, 
     assert any(below(str(path), entry.path) for entry in command.entries)
 
 
-def test_omac_runs_inside(world: Box) -> None:
+def test_omac_runs_inside() -> None:
     """omac's hooks run inside, with its interpreter and its own files, which no program there can change."""
-    with box(0) as roots:
+    with box() as roots:
         done = roots.run(
             sys.executable,
             "-c",
