@@ -1,7 +1,7 @@
 """A real `omac sandbox run` for tests: as root and as an unprivileged user, in a home and a project of its own.
 
-An unprivileged user can read neither root's home nor its interpreter, so it runs a copy of the package with the
-system's own: the program needs nothing else of omac's.
+Another user than that of the tests can read neither root's home nor its interpreter, so it runs a copy of the package
+with the system's own: the program needs nothing else of omac's.
 """
 
 import atexit
@@ -70,7 +70,7 @@ class Box:
 
     def omac(self, *words: str) -> list[str]:
         """Return the argument vector of an omac command of this user's."""
-        if self.uid:
+        if self.uid != os.geteuid():
             begin = f"import sys; sys.path.insert(0, {readable_package()!r}); {_ENTRY}"
             return [SYSTEM_PYTHON, "-I", "-c", begin, *words]
         return [sys.executable, "-c", _ENTRY, *words]
