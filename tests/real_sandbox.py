@@ -20,8 +20,8 @@ import pytest
 
 import omac
 
-NOBODY = 65534
-USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
+NOBODY = os.geteuid() or 65534  # an unprivileged user: that of the tests, if possible
+USERS = (0, NOBODY) if os.geteuid() == 0 else (NOBODY,)
 # For tests that take long: root's sandboxes, which differ little, only with --all.
 FEWER_USERS = [pytest.param(uid, marks=pytest.mark.full if uid == 0 and len(USERS) > 1 else ()) for uid in USERS]
 SYSTEM_PYTHON = "/usr/bin/python3"

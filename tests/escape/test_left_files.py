@@ -1,6 +1,7 @@
 """Files that an agent leaves for omac itself, or for other programs of the host, to read."""
 
 import json
+import os
 import resource
 import shlex
 import subprocess

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_sandbox import NOBODY, Box, box
+from real_sandbox import NOBODY, USERS, Box, box
 
 from omac.adapters.sandbox import baseline
 from omac.adapters.sandbox.baseline import exposed, harness_entries, placed, readable, system_entries, uncovered
@@ -16,7 +16,7 @@ from omac.domain.kernel.paths import below
 from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, governing
 
 
-@pytest.fixture(params=[0, NOBODY], ids=["root", "nobody"])
+@pytest.fixture(params=USERS, ids=lambda uid: "nobody" if uid else "root")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
     """Yield a home and a project, once of root's and once of an unprivileged user's."""
     with box(request.param) as made:
