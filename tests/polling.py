@@ -9,14 +9,17 @@ import trio
 from omac.adapters.skills.stat_fingerprint import TICK_NS, file_system_now_ns
 
 POLL_S = 0.01
+POLLS_S_MAX = 0.1
 
 
 def eventually(condition: Callable[[], Any], seconds: float, what: str) -> Any:
     """Return the first true value of `condition`; raise an AssertionError that names `what` after `seconds`."""
-    deadline = time.monotonic() + seconds
+    deadline = (begun := time.monotonic()) + seconds
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(POLL_S)
+        now = time.monotonic()
+        assert now < deadline, f"not within {seconds} s: {what}"
+        time.sleep(max(POLL_S, min(now - begun, POLLS_S_MAX)))  # so a costly condition leaves time for what is awaited
+        begun = time.monotonic()
     return value
 
 

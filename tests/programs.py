@@ -1,5 +1,6 @@
 """Programs that a test writes."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -12,6 +13,12 @@ def program_at(path: Path, text: str) -> Path:
     return path
 
 
+def python_at(path: Path, text: str) -> Path:
+    """Write a program for this interpreter, as `program_at` does. A `#!` line could not hold an interpreter in a folder
+    with a blank in its name."""
+    return program_at(path, f"#!/bin/sh\n'''exec' {shlex.quote(sys.executable)} \"$0\" \"$@\"\n' '''\n{text}")
+
+
 def omac_at(path: Path) -> Path:
     """Write a program that is this omac, as `program_at` does."""
-    return program_at(path, f"#!{sys.executable}\nfrom omac.tools.entry import main\nmain()\n")
+    return python_at(path, "from omac.tools.entry import main\nmain()\n")

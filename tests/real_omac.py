@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -74,6 +74,15 @@ def parse_answer(raw: bytes) -> Answer:
         raw = rest
     fields = [line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:]]
     return Answer(status, {name.lower(): value.strip() for name, _, value in fields}, rest.decode("utf-8", "replace"))
+
+
+def run_here(arguments: Sequence[str], environment: Mapping[str, str], cwd: Path, stdin: bytes = b"") -> Done:
+    """Run a command to its end in this process."""
+    text_stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace") for _ in range(2))
+    with contextlib.chdir(cwd):
+        status = main(arguments, environment, text_stdin, out, err)
+    return Done(status, _written(out), _written(err))
 
 
 class Serving:
@@ -170,6 +179,7 @@ class Omac:
         self.environment = {
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
+            **{name: os.environ[name] for name in ("TZ",) if name in os.environ},  # of commands in this process, too
             "HOME": str(home),
             **{f"XDG_{kind}_HOME": str(home / kind.lower()) for kind in ("STATE", "CONFIG", "DATA", "CACHE")},
             "OMAC_STATE_DIR": str(self.state),
@@ -189,11 +199,7 @@ class Omac:
         """Run a command to its end. `within` is a command that runs it, such as bwrap."""
         if within or arguments[:1] in OWN_PROCESS or arguments[:2] in OWN_PROCESS:
             return self.process(*arguments, cwd=cwd, extra=extra, within=within, stdin=stdin, seconds=seconds)
-        text_stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
-        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace") for _ in range(2))
-        with contextlib.chdir(cwd or self.root):
-            status = main(arguments, self.environment | dict(extra or {}), text_stdin, out, err)
-        return Done(status, _written(out), _written(err))
+        return run_here(arguments, self.environment | dict(extra or {}), cwd or self.root, stdin)
 
     def process(
         self,

@@ -1,7 +1,7 @@
 """A real `omac sandbox run` for tests: as root and as an unprivileged user, in a home and a project of its own.
 
-An unprivileged user can read neither root's home nor its interpreter, so it runs a copy of the package with the
-system's own: the program needs nothing else of omac's.
+Another user than that of the tests can read neither root's home nor its interpreter, so it runs a copy of the package
+with the system's own: the program needs nothing else of omac's.
 """
 
 import atexit
@@ -20,8 +20,8 @@ import pytest
 
 import omac
 
-NOBODY = 65534
-USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
+NOBODY = os.geteuid() or 65534  # an unprivileged user: that of the tests, if possible
+USERS = (0, NOBODY) if os.geteuid() == 0 else (NOBODY,)
 # For tests that take long: root's sandboxes, which differ little, only with --all.
 FEWER_USERS = [pytest.param(uid, marks=pytest.mark.full if uid == 0 and len(USERS) > 1 else ()) for uid in USERS]
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -63,9 +63,14 @@ class Box:
             "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.org",
         }  # fmt: skip
 
+    @property
+    def extra_groups(self) -> list[int] | None:
+        """Return the further groups of this user's processes; None: those of the tests, which it cannot change."""
+        return [] if self.uid != os.geteuid() else None
+
     def omac(self, *words: str) -> list[str]:
         """Return the argument vector of an omac command of this user's."""
-        if self.uid:
+        if self.uid != os.geteuid():
             begin = f"import sys; sys.path.insert(0, {readable_package()!r}); {_ENTRY}"
             return [SYSTEM_PYTHON, "-I", "-c", begin, *words]
         return [sys.executable, "-c", _ENTRY, *words]
@@ -111,7 +116,7 @@ class Box:
             env=self.environment | dict(extra or {}),
             user=self.uid or None,
             group=self.uid or None,
-            extra_groups=[] if self.uid else None,
+            extra_groups=self.extra_groups,
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
@@ -143,7 +148,7 @@ def installed(world: Box) -> Path:
 
 
 @contextmanager
-def box(uid: int = 0) -> Iterator[Box]:
+def box(uid: int = USERS[0]) -> Iterator[Box]:
     """Yield a user's world, below a folder that all users can pass through, and remove it in the end."""
     top = Path(tempfile.mkdtemp(prefix="omac-box-"))
     top.chmod(0o755)
@@ -151,6 +156,13 @@ def box(uid: int = 0) -> Iterator[Box]:
         yield Box(top, uid)
     finally:
         shutil.rmtree(top, ignore_errors=True)
+
+
+def user_alone() -> tuple[str, ...]:
+    """Return a command that becomes a user who runs nothing else, not even in tests that run beside these: the kernel
+    counts a user's processes."""
+    uid = str(100_000 + os.getpid())
+    return ("setpriv", "--reuid", uid, "--regid", uid, "--clear-groups")
 
 
 @functools.cache

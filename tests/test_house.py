@@ -1,6 +1,7 @@
 """Newcomers find their way in the code: few kinds of folders, short modules, short functions."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -37,23 +38,30 @@ def test_no_module_is_longer_than_a_reader_takes_in() -> None:
     assert not {name: lines for name, lines in lengths.items() if lines > MODULE_LINES_MAX}
 
 
+@functools.cache
+def definitions() -> list[tuple[Path, str, int]]:
+    """Return the modules and names of all functions, with their lines, and of all classes, with 0."""
+    found = []
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.append((path, node.name, (node.end_lineno or 0) - node.lineno + 1))
+            elif isinstance(node, ast.ClassDef):
+                found.append((path, node.name, 0))
+    return found
+
+
 def test_no_function_is_longer_than_a_screen() -> None:
-    functions = {
-        f"{path.relative_to(ROOT)}: {node.name}": (node.end_lineno or 0) - node.lineno + 1
-        for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
+    functions = {f"{path.relative_to(ROOT)}: {name}": lines for path, name, lines in definitions() if lines}
     assert len(functions) > 2_000
     assert not {name: lines for name, lines in functions.items() if lines > FUNCTION_LINES_MAX}
 
 
 def test_a_public_class_name_means_one_thing() -> None:
     modules: dict[str, list[str]] = {}
-    for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                modules.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    for path, name, lines in definitions():
+        if not lines and not name.startswith("_"):
+            modules.setdefault(name, []).append(path.relative_to(ROOT).as_posix())
     assert len(modules) > 300
     assert not {name: files for name, files in modules.items() if len(files) > 1}
 

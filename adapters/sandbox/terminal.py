@@ -20,6 +20,7 @@ PASSED_ON = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2, 
 ENDING = (_signal.SIGTERM, _signal.SIGHUP)
 IGNORED_BY_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)
 
+LEAVES_MS_MAX = 5_000  # a busy machine takes its time to end a process of several threads
 ORPHANED = _signal.SIGPWR  # what the kernel shall send when whoever launched omac is gone
 
 
@@ -87,7 +88,7 @@ class Terminal:
         at that moment, and would exit if this group, which ends, got it then. An omac that lives takes it itself."""
         if self._launcher != os.getpgrp():
             return
-        for _ in range(100):  # a process of several threads ends a little after the one that launched this
+        for _ in range(LEAVES_MS_MAX):  # a process of several threads ends after the one that launched this
             if os.getppid() != self._launcher:
                 self.foreground = False
                 return

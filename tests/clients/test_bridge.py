@@ -11,7 +11,7 @@ from clients import day, seen
 from clients.agents import Agent, claude, claude_words, codex, codex_words, opencode, opencode_words, pi, pi_words
 from clients.model.steps import Step, prompt
 from clients.world import RUN_WITHIN_S, World, world_or_skip
-from programs import program_at
+from programs import python_at
 from real_omac import Done
 
 pytestmark = pytest.mark.full
@@ -40,7 +40,7 @@ def bridged(agent: Callable[[str], Agent], monkeypatch: pytest.MonkeyPatch) -> I
         program = world.home / "bin" / "omac"
         program.parent.mkdir()
         paths = f"import sys; sys.path[:0] = {sys.path!r}"
-        program_at(program, f"#!{sys.executable}\n{paths}\nfrom omac.tools.entry import main\nmain()\n")
+        python_at(program, f"{paths}\nfrom omac.tools.entry import main\nmain()\n")
         monkeypatch.setattr(sys, "argv", [str(program)])
         world.omac.ok("bridge", "install", world.agent.client.name)
         yield world

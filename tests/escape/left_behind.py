@@ -123,9 +123,12 @@ class Ground:
         self.temporary = self.give_folder(world.top / "tmp")
 
     def give_folder(self, path: Path) -> Path:
-        """Create a folder of this user's and return it."""
+        """Create a folder of this user's, with those above it, and return it."""
         path.mkdir(parents=True, exist_ok=True)
-        os.chown(path, self.world.uid, self.world.uid)
+        for part in (path, *path.parents):
+            if part == self.world.top:
+                break
+            os.chown(part, self.world.uid, self.world.uid)
         return path
 
     def renew(self, layout: str) -> None:

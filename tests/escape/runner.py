@@ -120,7 +120,7 @@ class Runner:
         world = self.world
         return {
             "cwd": world.workdir, "env": world.environment | {"TOKEN_OF_HOST": self.token}, "user": world.uid or None,
-            "group": world.uid or None, "extra_groups": [] if world.uid else None,
+            "group": world.uid or None, "extra_groups": world.extra_groups,
         }  # fmt: skip
 
     def _said(self) -> str:

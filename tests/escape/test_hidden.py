@@ -9,7 +9,7 @@ import pytest
 from real_sandbox import Box
 
 SECRET = "PASSWORD=correct-horse\n"
-SEARCH = "grep -rsl correct-horse . ; true"
+SEARCH = "grep -rsl correct-horse . | sort"
 
 
 def give(world: Box, *paths: str) -> None:

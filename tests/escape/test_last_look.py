@@ -380,6 +380,6 @@ def begun(
     return subprocess.Popen(
         line if report is None else measured(line, report), pass_fds=() if report is None else (report,),
         cwd=workdir or ground.project, env=world.environment, user=world.uid or None, group=world.uid or None,
-        extra_groups=[] if world.uid else None, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
+        extra_groups=world.extra_groups, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
         text=True, errors="replace",
     )  # fmt: skip

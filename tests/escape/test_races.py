@@ -1,6 +1,7 @@
 """Races against omac: paths that are swapped while a sandbox is built, and processes that try to outlive it."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -210,7 +211,10 @@ def test_omac_inside_reaches_nothing(world: Box) -> None:
     """omac can be started inside; it finds neither the journal nor the spool of the omac outside."""
     world.run("true")
     before = sorted(path.name for path in (world.state / "spool").iterdir())
-    script = f"{sys.executable} -c 'from omac.tools.entry import main; main()' sandbox run -- true; find / -name spool"
+    omac = shlex.join(
+        [sys.executable, "-c", "from omac.tools.entry import main; main()", "sandbox", "run", "--", "true"]
+    )
+    script = f"{omac}; find / -name spool"
     done = world.run("sh", "-c", script)
     assert str(world.state) not in done.out
     after = [path.name for path in (world.state / "spool").iterdir() if path.name not in before]

@@ -64,7 +64,7 @@ class Scene:
         return subprocess.Popen(
             line, cwd=self.project, env=world.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, user=world.uid or None, group=world.uid or None,
-            extra_groups=[] if world.uid else None, text=True, errors="replace",
+            extra_groups=world.extra_groups, text=True, errors="replace",
         )  # fmt: skip
 
     def violations(self, seed: str) -> list[str]:

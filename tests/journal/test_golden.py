@@ -13,6 +13,7 @@ In format 10 calls that came together share a record.
 import gzip
 import json
 import os
+import shutil
 import signal
 import sqlite3
 from collections.abc import Iterator
@@ -149,19 +150,37 @@ def test_it_is_sealed(host: Omac) -> None:
 
 
 @pytest.fixture
-def host(request: pytest.FixtureRequest, path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
+def host(
+    request: pytest.FixtureRequest, path: str, tmp_path_factory: pytest.TempPathFactory, used: Path
+) -> Iterator[Omac]:
     """Yield a host that has a golden journal."""
     golden: Path = request.node.callspec.params["path"]
-    with host_with(path, golden, tmp_path_factory.mktemp("host")) as omac:
+    with host_with(path, golden, tmp_path_factory.mktemp("host"), used) as omac:
         yield omac
 
 
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Yield the state directory of an omac that has run once."""
+    with used_state(tmp_path_factory.mktemp("used")) as state:
+        yield state
+
+
 @contextmanager
-def host_with(path: str, golden: Path, folder: Path) -> Iterator[Omac]:
-    """Yield a host that has the journal at `path`, which is that of a golden one."""
-    key = golden.with_name(golden.name.replace(".db.gz", ".key"))
+def used_state(folder: Path) -> Iterator[Path]:
+    """Yield the state directory of an omac that has run once, in a folder."""
     with omac_in(folder) as omac:
         omac.ok("start", "--", "true", cwd=omac.project("shop"))
+        yield omac.state
+
+
+@contextmanager
+def host_with(path: str, golden: Path, folder: Path, used: Path) -> Iterator[Omac]:
+    """Yield a host that has the journal at `path`, which is that of a golden one, and otherwise the state `used`."""
+    key = golden.with_name(golden.name.replace(".db.gz", ".key"))
+    with omac_in(folder) as omac:
+        omac.project("shop")
+        shutil.copytree(used, omac.state, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock"))
         for file in omac.state.glob("journal.db*"):
             file.unlink()
         for mark in (omac.state / "journals").iterdir():
@@ -176,7 +195,7 @@ def host_with(path: str, golden: Path, folder: Path) -> Iterator[Omac]:
         if subjects.exists():
             keys = StateDir(str(omac.state)).subject_keys(str(omac.state / "journal.db"), "")
             keys.add(read_all(str(subjects)))
-        os.replace(path, omac.state / "journal.db")
+        shutil.move(path, omac.state / "journal.db")  # which may be on another disk
         yield omac
 
 

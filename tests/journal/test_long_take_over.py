@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from clients.terminal import Terminal, terminal
 from journal.old_journal import GOLDEN, write_old_journal
-from journal.test_golden import host_with
+from journal.test_golden import host_with, used_state
 from real_omac import COMMAND, Omac
 
 EVENTS = 200_000
@@ -53,8 +53,9 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     assert len(before) == EVENTS
     seed = int.from_bytes(os.urandom(4), "big")
     chosen = random.Random(seed)
-    (tmp_path / "host").mkdir()
-    with host_with(str(old), GOLDEN, tmp_path / "host") as omac:
+    for folder in ("host", "used"):
+        (tmp_path / folder).mkdir()
+    with used_state(tmp_path / "used") as used, host_with(str(old), GOLDEN, tmp_path / "host", used) as omac:
         journal = omac.state / "journal.db"
         assert omac.run("audit", "verify").status != 0  # there is nothing to verify yet
         progress: list[tuple[int, int]] = []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from real_omac import Done, Omac
+from tiers import spread
 
 SANDBOX = (sys.executable, "-c", "from omac.tools.entry import main; main()", "sandbox", "run")
 PYTHON = os.path.realpath(sys.executable)
@@ -147,8 +148,9 @@ def test_pip(builder: Builder) -> None:
     assert not (builder.home / ".cache" / "pip").exists()
 
 
-@pytest.mark.parametrize("granted", ["..", ".", "{id}", "{id}/tools", "{id}/tools/kept"])
-@pytest.mark.parametrize("options", [(), ("--ephemeral-cache",)], ids=["persistent", "ephemeral"])
+@pytest.mark.parametrize(
+    ("granted", "options"), spread(["..", ".", "{id}", "{id}/tools", "{id}/tools/kept"], [(), ("--ephemeral-cache",)])
+)
 def test_no_grant_opens_the_cache_of_another(builder: Builder, granted: str, options: tuple[str, ...]) -> None:
     """A grant of a cache, or of a folder above it, does not open it to another workdir: its files stay its own."""
     shop, second = builder.project("shop", {"a": ""}), builder.project("other", {"kept": "fine"})

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from real_omac import Omac
+from tiers import spread
 
 SECRET = "a-key-of-the-person"
 CLAUDE = '#!/bin/sh\nprintf "%s\\n" "$#" "$1" "$2" "$3"\ntest -f "$2" && stat -c %a "$2" && cat "$2"\nexit 0\n'
@@ -17,8 +18,7 @@ def claude(omac: Omac) -> Path:
     return omac.program("claude", CLAUDE)
 
 
-@pytest.mark.parametrize("options", [(), ("--no-sandbox",)])
-@pytest.mark.parametrize("size", [0, 300_000])
+@pytest.mark.parametrize(("options", "size"), spread([(), ("--no-sandbox",)], [0, 300_000]))
 def test_a_file_of_settings_stays_one(omac: Omac, claude: Path, options: tuple[str, ...], size: int) -> None:
     """Settings from a file become neither an argument, which every user of the machine can read, nor a record."""
     project = omac.project("p")

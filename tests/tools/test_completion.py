@@ -1,5 +1,6 @@
 """Completions by the real shells, which write no file and start no program."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -13,6 +14,8 @@ import pexpect
 import pytest
 from programs import omac_at, program_at
 from real_omac import COMMAND, Omac
+
+from omac.tools.main import complete
 
 META = """\
 name: slack
@@ -46,10 +49,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def answers(house: Omac, project: Path, *words: str, shell: str = "bash") -> list[str]:
     """Return the completions that a shell gets for the words typed so far."""
-    line = [*COMMAND, "__complete", shell, *words]
-    done = subprocess.run(line, env=house.environment, cwd=project, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, ""), done
-    return done.stdout.splitlines()
+    with contextlib.chdir(project):
+        return list(complete(shell, list(words), house.environment))
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def proposals(done: Done) -> list[list[str]]:
         ("audit --kind skill --after x --page 5", "audit --kind skill --after start --page 5"),
         ("audit verify --from 3 --to 2", "audit verify --from 2 --to 3"),
         ("audit verify --from x", "audit verify --from 1"),
-        ("audit verify --from 99", "audit verify --from 1"),
+        ("audit verify --from 9999999", "audit verify --from 1"),
         ("replay --at x --json", "replay --at 2h --json"),
         ("export --out e1 --format csw", "export --out e1 --format csv"),
         ("export --out e2 --redact nothing --format csv", "export --out e2 --redact '*.argv' --format csv"),

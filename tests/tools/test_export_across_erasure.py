@@ -90,7 +90,7 @@ def test_it_goes_on_without_what_was_erased(busy: Omac, tmp_path: Path, form: st
     assert (PATH in texts(folder), "private-session" in texts(folder)) == (False, False)
     if form != "parquet":
         assert (folder / FORMATS[form]).read_bytes().count(b"/elsewhere") >= CALLS
-    assert verified(folder, busy.ok("key", "show").strip()).returncode == 0
+    assert verified(folder, busy.ok("key", "show").strip()).status == 0
 
 
 @pytest.mark.full
@@ -106,7 +106,7 @@ def test_a_draft_that_nobody_goes_on_with(busy: Omac, tmp_path: Path) -> None:
     assert (PATH in texts(draft), [path.name for path in draft.iterdir()]) == (False, [".progress.json"])
     assert PATH in texts(foreign)
     assert "it goes on" in busy.run("export", "--out", str(folder)).err
-    assert verified(folder, busy.ok("key", "show").strip()).returncode == 0
+    assert verified(folder, busy.ok("key", "show").strip()).status == 0
 
 
 @pytest.mark.full
@@ -151,4 +151,4 @@ def test_a_choice_by_what_was_erased(busy: Omac, tmp_path: Path) -> None:
     assert not folder.exists()
     busy.ok("export", "--out", str(tmp_path / "again"), *options)
     assert json.loads((tmp_path / "again" / "manifest.json").read_text())["events"] == 0
-    assert verified(tmp_path / "again", busy.ok("key", "show").strip()).returncode == 0
+    assert verified(tmp_path / "again", busy.ok("key", "show").strip()).status == 0

@@ -19,7 +19,7 @@ import pytest
 from contract.journals import commit_now
 from journal.damage import new_leaves
 from polling import eventually
-from real_omac import Omac, curl, omac_in
+from real_omac import Done, Omac, curl, omac_in, run_here
 from tiers import some
 from tools.test_snapshots import called_often
 
@@ -72,14 +72,17 @@ def exported(omac: Omac, folder: Path, *options: str) -> Path:
     return folder
 
 
-def verified(folder: Path, key: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Verify on a machine that never saw the journal: another home, no state."""
+def verified(folder: Path, key: str, *options: str, program: tuple[str, ...] = ()) -> Done:
+    """Verify on a machine that never saw the journal: another home, no state. `program` is one that does it, if any."""
     home = folder.parent / "elsewhere"
     home.mkdir(exist_ok=True)
-    line = (str(INSTALLED), "export", "verify", str(folder), "--key", key, *options)
-    done = subprocess.run(
-        line, env={"HOME": str(home), "PATH": os.environ["PATH"]}, cwd=home, capture_output=True, text=True
-    )
+    words = ("export", "verify", str(folder), "--key", key, *options)
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    if program:
+        process = subprocess.run((*program, *words), env=environment, cwd=home, capture_output=True, text=True)
+        done = Done(process.returncode, process.stdout, process.stderr)
+    else:
+        done = run_here(words, environment, home)
     assert not any(home.iterdir()), "a verification leaves nothing"
     return done
 
@@ -93,11 +96,11 @@ def test_every_format_verifies_elsewhere(used: Omac, key: str, tmp_path: Path, f
     )
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
-    done = verified(folder, key)
-    assert (done.returncode, done.stderr) == (0, ""), done
+    done = verified(folder, key, program=(str(INSTALLED),))
+    assert (done.status, done.err) == (0, ""), done
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert f"{manifest['events']} events verified, of the {manifest['size']}" in done.stdout
-    report = json.loads(verified(folder, key, "--json").stdout)
+    assert f"{manifest['events']} events verified, of the {manifest['size']}" in done.out
+    report = json.loads(verified(folder, key, "--json").out)
     assert (report["events"], report["root"], report["findings"]) == (manifest["events"], manifest["root"], [])
 
 
@@ -142,9 +145,9 @@ def test_filters_choose_rows_of_the_audit(used: Omac, key: str, tmp_path: Path) 
     assert [record["position"] for record in records][::2] == [row["position"] for row in rows]
     assert b"other" not in (folder / "evidence.jsonl").read_bytes()
     done = verified(folder, key)
-    assert (done.returncode, "filters: skill echo, kind access" in done.stdout) == (0, True), done
+    assert (done.status, "filters: skill echo, kind access" in done.out) == (0, True), done
     folder = exported(used, tmp_path / "of no skill", "--skill", "")
-    assert "filters: skill ''\n" in verified(folder, key).stdout
+    assert "filters: skill ''\n" in verified(folder, key).out
 
 
 @pytest.mark.parametrize(
@@ -166,7 +169,7 @@ def test_every_filter_is_stated_as_it_is_typed(
     manifest = json.loads((folder / "manifest.json").read_text())
     assert (manifest["filters"], manifest["events"]) == (stated, 2 * count)
     assert used.events(ExportCreated)[-1].event.filters == stated
-    assert verified(folder, key).returncode == 0
+    assert verified(folder, key).status == 0
 
 
 def test_a_history_that_was_rewritten(omac: Omac, tmp_path: Path) -> None:
@@ -231,7 +234,7 @@ def test_what_is_left_out_is_proven_all_the_same(used: Omac, key: str, tmp_path:
     assert redacted == {"run.started", "access.requested", "access.completed"}
     assert redacted.isdisjoint(record.get("kind") for record in records)
     done = verified(folder, key)
-    assert (done.returncode, "without their content: access, run.started" in done.stdout) == (0, True), done
+    assert (done.status, "without their content: access, run.started" in done.out) == (0, True), done
     refused = used.run("export", "--out", str(tmp_path / "x"), "--redact", "everything")
     assert (refused.status, "--redact takes kinds" in refused.err) == (2, True)
 
@@ -248,11 +251,11 @@ def test_one_flipped_bit(used: Omac, key: str, tmp_path: Path, form: str, part: 
         at = int((len(content) - 1) * part)
         path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
         done = verified(folder, key)
-        assert done.returncode == 10, (path.name, done)
-        assert path.name in done.stdout or path.name.startswith("manifest"), done
-        assert "Traceback" not in done.stderr
+        assert done.status == 10, (path.name, done)
+        assert path.name in done.out or path.name.startswith("manifest"), done
+        assert "Traceback" not in done.err
         path.write_bytes(content)
-    assert verified(folder, key).returncode == 0
+    assert verified(folder, key).status == 0
 
 
 def test_a_folder_that_is_no_export(used: Omac, key: str, tmp_path: Path) -> None:
@@ -324,8 +327,8 @@ def test_data_of_another_version_are_said_to_be_uncompared(
     """The verification reports data that it cannot derive, such as those of an earlier form, which may say anything
     that the signer wants."""
     folder = exported(used, tmp_path / "bundle", "--redact", "secret")
-    assert "not compared" not in verified(folder, key).stdout
-    assert json.loads(verified(folder, key, "--json").stdout)["uncompared"] == ""
+    assert "not compared" not in verified(folder, key).out
+    assert json.loads(verified(folder, key, "--json").out)["uncompared"] == ""
 
     def change(manifest: dict[str, Any]) -> None:
         manifest[field] = value
@@ -334,9 +337,9 @@ def test_data_of_another_version_are_said_to_be_uncompared(
 
     resigned(used, folder, change)
     done = verified(folder, key)
-    assert done.returncode == 0
-    assert f"events.jsonl was not compared with the evidence: omac {version} made it, not this one" in done.stdout
-    assert json.loads(verified(folder, key, "--json").stdout)["uncompared"] == "events.jsonl"
+    assert done.status == 0
+    assert f"events.jsonl was not compared with the evidence: omac {version} made it, not this one" in done.out
+    assert json.loads(verified(folder, key, "--json").out)["uncompared"] == "events.jsonl"
 
 
 @pytest.mark.full
@@ -392,8 +395,8 @@ def test_with_the_key_stolen(used: Omac, key: str, tmp_path: Path, what: str, na
 
     resigned(used, folder, change)
     done = verified(folder, key)
-    assert done.returncode == 10, done
-    assert any(line.startswith(named) and why in line for line in done.stdout.splitlines()), done
+    assert done.status == 10, done
+    assert any(line.startswith(named) and why in line for line in done.out.splitlines()), done
 
 
 def test_history_that_is_rewritten_with_the_key(used: Omac, key: str, tmp_path: Path) -> None:
@@ -418,8 +421,8 @@ def test_history_that_is_rewritten_with_the_key(used: Omac, key: str, tmp_path: 
     (folder / "checkpoint.txt").write_text(forged)
     resigned(used, folder, lambda manifest: manifest.update(root=tree.root().hex(), omac="0.0.9"))
     done = verified(folder, key)
-    assert done.returncode == 10, done
-    assert "history was rewritten" in done.stdout, done
+    assert done.status == 10, done
+    assert "history was rewritten" in done.out, done
 
 
 @pytest.mark.full
@@ -429,7 +432,7 @@ def test_a_file_that_is_huge(used: Omac, key: str, tmp_path: Path, name: str) ->
     folder = exported(used, tmp_path / "bundle")
     os.truncate(folder / name, 1 << 40)
     done = verified(folder, key)
-    assert (done.returncode, name in done.stdout) == (10, True), done
+    assert (done.status, name in done.out) == (10, True), done
 
 
 def test_how_many_events_are_exported(used: Omac, tmp_path: Path) -> None:
@@ -459,13 +462,11 @@ def test_by_another_key(used: Omac, house: Path, tmp_path: Path) -> None:
         another.approved("shop")
         foreign = another.ok("key", "show").strip()
     done = verified(folder, foreign)
-    assert (done.returncode, "has not signed this bundle" in done.stdout) == (10, True), done
-    assert "is not what was exported, or another key signed it\n" in done.stderr
-    assert (
-        f"  try: omac export verify {tmp_path / 'bundle'} --key KEY  # that of the key that signed then" in done.stderr
-    )
-    assert verified(folder, "x+y+z").returncode == 2
-    assert verified(tmp_path / "nothing", foreign).returncode == 2
+    assert (done.status, "has not signed this bundle" in done.out) == (10, True), done
+    assert "is not what was exported, or another key signed it\n" in done.err
+    assert f"  try: omac export verify {tmp_path / 'bundle'} --key KEY  # that of the key that signed then" in done.err
+    assert verified(folder, "x+y+z").status == 2
+    assert verified(tmp_path / "nothing", foreign).status == 2
 
 
 def test_a_place_that_is_taken(used: Omac, tmp_path: Path) -> None:
@@ -522,7 +523,7 @@ def test_killed_and_typed_again(busy: Omac, tmp_path: Path, form: str, sizes: tu
     assert (done.status, "was interrupted; it goes on" in done.err) == (0, True), done
     assert not draft.exists()
     assert len(busy.audit("--kind", "export")) == records + 1, "one export is recorded once"
-    assert verified(folder, busy.ok("key", "show").strip()).returncode == 0
+    assert verified(folder, busy.ok("key", "show").strip()).status == 0
     manifest = json.loads((folder / "manifest.json").read_text())
     assert (manifest["events"], manifest["size"]) == (progress["head"], progress["size"])
     whole = exported(busy, tmp_path / "whole", "--format", form)
@@ -551,7 +552,7 @@ def test_what_an_agent_does_to_a_draft(busy: Omac, tmp_path: Path) -> None:
     assert (done.status, "no record of it" in done.err, "rm -r" in done.err) == (2, True, True), done
     (draft / ".progress.json").write_bytes(text)
     exported(busy, folder)
-    assert verified(folder, busy.ok("key", "show").strip()).returncode == 0
+    assert verified(folder, busy.ok("key", "show").strip()).status == 0
     assert target.read_bytes() == b"mine" * 100_000
 
 
@@ -566,7 +567,7 @@ def test_other_options_do_not_go_on(busy: Omac, tmp_path: Path) -> None:
     assert draft.exists()
     assert busy.run("export", "--out", str(folder), "--format", "csv", *options).status == 2
     exported(busy, folder, *options)
-    assert verified(folder, busy.ok("key", "show").strip()).returncode == 0
+    assert verified(folder, busy.ok("key", "show").strip()).status == 0
 
 
 @pytest.mark.full
@@ -580,7 +581,7 @@ def test_two_at_once(house: Path, tmp_path: Path) -> None:
         done = omac.run("export", "--out", str(tmp_path / "bundle"))
         assert (done.status != 0, "is at work" in done.err or "exists already" in done.err) == (True, True), done
         assert started.process.wait(60) == 0
-        assert verified(tmp_path / "bundle", omac.ok("key", "show").strip()).returncode == 0
+        assert verified(tmp_path / "bundle", omac.ok("key", "show").strip()).status == 0
 
 
 @pytest.mark.parametrize("step", ["open", "stat"])
@@ -619,7 +620,7 @@ def test_a_full_disk(house: Path, tmp_path: Path) -> None:
             subprocess.run(("mount", "-o", "remount,size=64m", str(small)), check=True)
             exported(omac, small / "bundle")
             assert os.listdir(small) == ["bundle"]
-            assert verified(small / "bundle", omac.ok("key", "show").strip()).returncode == 0
+            assert verified(small / "bundle", omac.ok("key", "show").strip()).status == 0
         finally:
             subprocess.run(("umount", str(small)), check=True)
 

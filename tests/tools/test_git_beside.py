@@ -38,7 +38,7 @@ class Beside:
         line = self.world.omac("sandbox", "run", "--workdir", where, *variables, "--", "sh", "-e", "-c", begin + script)
         process = subprocess.Popen(
             line, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.world.environment,
-            user=self.world.uid or None, group=self.world.uid or None, extra_groups=[] if self.world.uid else None,
+            user=self.world.uid or None, group=self.world.uid or None, extra_groups=self.world.extra_groups,
             cwd="/",
         )  # fmt: skip
         self.agents.append(process)

@@ -15,7 +15,7 @@ def test_help_fits_a_terminal(house: Omac, words: tuple[str, ...]) -> None:
     """The help has no line that is wider than 80 columns or ends in the middle of a sentence, and names no type."""
     if words == ("hook", "pre-tool-use"):  # agents alone call it; it has no options
         return
-    lines = house.process(*words, "--help", extra={"COLUMNS": "200"}).out.splitlines()
+    lines = house.run(*words, "--help", extra={"COLUMNS": "200"}).out.splitlines()
     assert lines[0].startswith(" ".join(("Usage: omac", *words)))
     assert "[[" not in lines[0]
     assert [line for line in lines if len(line) > COLUMNS] == []

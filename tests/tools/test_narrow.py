@@ -58,6 +58,7 @@ def used(house: Omac, server: Serving) -> Path:
     house.skill(project, "wrong", "name: [")
     base = server.skill(project)["base"]
     assert curl(f"{base}/echo/{'segment/' * 10}").status == 200
+    eventually(lambda: [row["outcome"] for row in house.audit("--skill", "echo")] == ["completed"], 20.0, "its outcome")
     return project
 
 
@@ -124,6 +125,7 @@ def test_a_skill_that_is_not_approved_yet(house: Omac, server: Serving) -> None:
     refusal = house.run("call", "echo", "/x", "--workdir", str(project)).err
     assert refusal.startswith("omac: echo is not approved: "), refusal
     assert "try: omac approve echo" in refusal, "a program has no terminal to read the skill at"
+    house.ok("deactivate", str(project))  # which other tests would see in the status
 
 
 @pytest.mark.parametrize("words", [("audit", "verify"), ("journal", "seal"), ("journal", "backup"), ("export",)])

@@ -4,10 +4,14 @@ import socket
 
 import pytest
 from real_omac import Omac
+from tiers import some
+
+OWN: tuple[dict[str, str], ...] = ({}, {"NO_PROXY": ".example"}, {"no_proxy": ".example", "NO_PROXY": "of-others"})
+BARE = ("--no-sandbox",)
+BOTH_WAYS = [((), OWN[0]), (BARE, OWN[0]), (BARE, OWN[1]), ((), OWN[1]), ((), OWN[2]), (BARE, OWN[2])]
 
 
-@pytest.mark.parametrize("options", [(), ("--no-sandbox",)])
-@pytest.mark.parametrize("own", [{}, {"NO_PROXY": ".example"}, {"no_proxy": ".example", "NO_PROXY": "of-others"}])
+@pytest.mark.parametrize(("options", "own"), some(BOTH_WAYS, of=2))
 def test_a_call_of_a_skill_goes_to_no_proxy(omac: Omac, options: tuple[str, ...], own: dict[str, str]) -> None:
     """A proxy would get the token, and could not answer. What the person exempts from proxies stays exempt."""
     project = omac.approved("shop")

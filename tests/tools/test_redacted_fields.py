@@ -51,7 +51,7 @@ def test_a_field_is_left_out(host: Omac, key: str, tmp_path: Path, form: str) ->
     assert PATH.encode() not in whole(folder)
     assert ARGUMENT.encode() in whole(folder)
     done = verified(folder, key)
-    assert (done.returncode, done.stderr) == (0, ""), done
+    assert (done.status, done.err) == (0, ""), done
     assert json.loads((folder / "manifest.json").read_text())["without_content"] == 0
 
 
@@ -114,7 +114,7 @@ def test_what_is_shown_is_what_was_committed_to(
     folder = exported(host, tmp_path / "bundle")
     altered(host, folder, change)
     done = verified(folder, key)
-    assert (done.returncode, "committed to" in done.stdout) == (10, True), done
+    assert (done.status, "committed to" in done.out) == (10, True), done
 
 
 def test_a_proof_of_one_event(host: Omac, key: str, tmp_path: Path) -> None:
@@ -142,6 +142,6 @@ def test_an_export_after_an_erasure(host: Omac, key: str, tmp_path: Path) -> Non
     for form in FORMATS:
         folder = exported(host, tmp_path / form, "--format", form)
         assert PATH.encode() not in whole(folder)
-        assert verified(folder, key).returncode == 0
-    assert verified(before, key).returncode == 0
+        assert verified(folder, key).status == 0
+    assert verified(before, key).status == 0
     assert PATH.encode() in whole(before)

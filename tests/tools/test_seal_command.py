@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from real_omac import Omac, curl, omac_in
+from tiers import spread
 from tools.test_snapshots import called_often
 
 from omac.domain.access.sealing import SealRequested
@@ -534,8 +535,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, int]] = {  # kind, and ho
 }
 
 
-@pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize(("damage", "which"), spread(DAMAGE, [0, 1]))
 def test_damage(original: tuple[Omac, list[str], Path], host: Omac, damage: str, which: int) -> None:
     """Each kind of damage is found with its kind and first bad position; the file from a backup mends it."""
     for number in (0, 2):

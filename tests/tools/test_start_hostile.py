@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from real_omac import Omac
 from started import LOOP, started
+from tiers import some
 
 from omac.domain.access.control import ControlRefused
 from omac.domain.guard.denial import GuardDenied
@@ -80,7 +81,7 @@ def test_a_denial_of_a_long_path_is_recorded(omac: Omac) -> None:
     assert [event.path[:14] for event in denied] == ["/elsewhere/x/x", ""], "the latter is no text"
 
 
-@pytest.mark.parametrize("kind", ["fifo", "zero", "loop", "long"])
+@pytest.mark.parametrize("kind", some(["fifo", "zero", "long", "loop"], of=2))
 def test_a_git_pointer_that_is_none_is_no_defect_of_omacs(omac: Omac, kind: str) -> None:
     """A malformed .git file is reported by the sandbox, and is no defect of `omac start codex`, which reads it too."""
     project = omac.root / "p"

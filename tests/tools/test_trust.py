@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from programs import program_at
 from real_omac import Done, Omac
+from tiers import spread
 from valued_skill import typed, valued, with_vault
 
 YES = (("Approve it?", b"y\n"), ("ECHO_SECRET", b"\n"), ("ECHO_GREETING", b"\n"))  # with values left as they are
@@ -92,7 +93,13 @@ def test_a_changed_skill_is_shown_by_its_difference(omac: Omac) -> None:
     assert omac.run("diff", "echo", cwd=project).status == 0
 
 
-@pytest.mark.parametrize("damage", [shutil.rmtree, lambda copy: (copy / "sidecar.py").chmod(0o644)])
+def remove_tree(copy: Path) -> None:
+    """Remove a read-only folder."""
+    subprocess.run(["chmod", "-R", "u+w", str(copy)], check=True)
+    shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize("damage", [remove_tree, lambda copy: (copy / "sidecar.py").chmod(0o644)])
 def test_an_approved_copy_that_is_lost(omac: Omac, damage: Callable[[Path], object]) -> None:
     """A skill whose approved copy is missing or changed is not approved anywhere. `omac trust` makes the copy again of
     the same files without a question, and so does the command that the list names; of other files it asks."""
@@ -175,15 +182,15 @@ def test_a_program_in_the_tool_cache_of_an_agent(omac: Omac, command: str) -> No
     assert (done.status, f"{cache}/x.py, which an agent may change" in done.err) == (3, True), done
 
 
-@pytest.mark.parametrize("command", ["[python3, {}]", "[{}, x]"], ids=["script", "program"])
-@pytest.mark.parametrize(("folder", "status"), [(".claude", 3), (".claude/hooks", 0)], ids=["kept", "pinned"])
-def test_a_program_in_the_own_folder_of_an_agent(omac: Omac, folder: str, status: int, command: str) -> None:
+@pytest.mark.parametrize(("folder", "command"), spread([".claude", ".claude/hooks"], ["[python3, {}]", "[{}, x]"]))
+def test_a_program_in_the_own_folder_of_an_agent(omac: Omac, folder: str, command: str) -> None:
     """A program that lies where an agent keeps its files is one that it may change, unless its sandbox pins it."""
     script = Path(omac.environment["HOME"]) / folder / ("x.py" if "python" in command else "x")
     program_at(script, "#!/bin/sh\n")
     project = omac.root / "shop"
     omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: {command.format(script)}\n")
     done = omac.run("approve", "echo", cwd=project, within=("env",))
+    status = 3 if folder == ".claude" else 0
     assert (done.status, f"{script}, which an agent may change" in done.err) == (status, status == 3), done
 
 

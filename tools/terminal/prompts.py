@@ -19,7 +19,7 @@ from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.meta import Config, Secret
 from omac.domain.skills.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret, decoded
-from omac.tools.compose.processes import launcher_at
+from omac.tools.compose.terminals import launcher_at
 from omac.tools.terminal.columns import folded
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import report, terminal_width

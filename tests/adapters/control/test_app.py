@@ -27,8 +27,8 @@ def test_every_endpoint_is_a_call_that_refusals_name() -> None:
 def connect(server: Serving) -> socket.socket:
     """Return a connection to the private socket."""
     sock = socket.socket(socket.AF_UNIX)
+    sock.connect(server.ready["control_socket"])  # waits while many others connect, as it would not with a time limit
     sock.settimeout(10)
-    sock.connect(server.ready["control_socket"])
     return sock
 
 
@@ -138,10 +138,10 @@ def test_many_callers_at_once(house: Omac, server: Serving) -> None:
     answers: list[tuple[int, str]] = []
 
     def call(number: int) -> None:
-        with connect(server) as sock:
-            body = json.dumps({"dir": str(project)}).encode() if number % 2 else b""
-            line = b"POST /__omac__/activate" if number % 2 else b"GET /__omac__/status"
-            barrier.wait(30)
+        body = json.dumps({"dir": str(project)}).encode() if number % 2 else b""
+        line = b"POST /__omac__/activate" if number % 2 else b"GET /__omac__/status"
+        barrier.wait(30)
+        with connect(server) as sock:  # not before: one that is silent makes room for others
             sock.sendall(line + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
             response = http.client.HTTPResponse(sock)
             response.begin()

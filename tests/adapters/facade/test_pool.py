@@ -28,6 +28,7 @@ from omac.domain.kernel.refusal import Refusal
 Build = Callable[..., Awaitable[Any]]
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+HELD_UP_S = 0.03  # shorter than the 40 ms for which Linux puts off an acknowledgement (RFC 1122 section 4.2.3.2)
 LATE_ANSWERS = 12  # together more than the system holds for a Unix socket
 
 
@@ -406,8 +407,9 @@ async def test_how_late_an_answer_may_be_while_another_client_calls(
 ) -> None:
     """A call that waits behind the connection of another client waits no longer than LATE_S, the poller's wait
     included."""
+    late_s = 1.0
     for module, name in ((polled, "PATIENCE_S"), (proxy, "LATE_S")):
-        monkeypatch.setattr(module, name, 0.5)
+        monkeypatch.setattr(module, name, late_s)
     monkeypatch.setattr(plane, "SWEEP_S", 0.02)
     turn, has_begun, requests = trio.Lock(), trio.Event(), []
 
@@ -435,7 +437,7 @@ async def test_how_late_an_answer_may_be_while_another_client_calls(
         nursery.start_soon(call_on)
         await waiting.until(b"ok")
         nursery.cancel_scope.cancel()
-    assert 0.4 < trio.current_time() - began < 0.9
+    assert 0.8 * late_s < trio.current_time() - began < 1.8 * late_s
     assert requests.count(b"GET /waiting") == 1
 
 
@@ -457,13 +459,13 @@ async def test_an_answer_in_two_parts_is_not_held_up(
     house = await build(upstream)
     client = await house.client()
     took_s = []
-    for _ in range(9):
+    for _ in range(12):
         began = trio.current_time()
         await client.ask()
         await client.until(b"\r\n\r\n")
         await client.until(body)
         took_s.append(trio.current_time() - began)
-    assert sorted(took_s)[4] < 0.03, took_s
+    assert min(took_s[1:]) < HELD_UP_S, took_s  # a busy machine delays some, this delay all but the first
 
 
 @pytest.mark.full

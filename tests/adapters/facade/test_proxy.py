@@ -26,6 +26,7 @@ Replies = Callable[..., Any]
 
 STRANGER = b"GET /elsewhere/fast/ HTTP/1.1\r\nHost: localhost\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+HELD_UP_S = 0.03  # shorter than the 40 ms for which Linux puts off an acknowledgement (RFC 1122 section 4.2.3.2)
 
 
 async def passes(clock: trio.testing.MockClock, seconds: float) -> None:
@@ -186,13 +187,13 @@ async def test_a_body_behind_its_head_is_not_held_up(build: Build, replies: Any)
     client = await house.client()
     client.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
     took_s = []
-    for _ in range(9):
+    for _ in range(12):
         began = trio.current_time()
         await client.ask("POST", "/", "Content-Length: 5")
         await client.send(b"hello")
         await client.until(b"\r\n\r\nok")
         took_s.append(trio.current_time() - began)
-    assert sorted(took_s)[4] < 0.03, took_s
+    assert min(took_s[1:]) < HELD_UP_S, took_s  # a busy machine delays some, this delay all but the first
 
 
 async def test_backpressure_reaches_the_skill(build: Build, read_request: Any) -> None:

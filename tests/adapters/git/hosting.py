@@ -90,7 +90,7 @@ class Host:
         self.base = base
         self.home = home
         self._git = git
-        self._who: dict[str, Any] = {"user": uid, "group": uid, "extra_groups": []} if uid else {}
+        self._who: dict[str, Any] = {"user": uid, "group": uid, "extra_groups": []} if uid != os.geteuid() else {}
         self._uid = uid
         self._temporary = base / "temporary"
         self._traces = base / "traces"

@@ -217,7 +217,7 @@ def test_the_agent_signs_a_commit(world: Box) -> None:
     path = world.home / "agent.sock"
     agent = subprocess.Popen(
         ["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL, user=world.uid or None,
-        group=world.uid or None, extra_groups=[] if world.uid else None,
+        group=world.uid or None, extra_groups=world.extra_groups,
     )  # fmt: skip
     try:
         here = {"SSH_AUTH_SOCK": str(path)}

@@ -224,7 +224,7 @@ def bystander(world: World) -> Iterator[int]:
     """Yield the pid of a process of the same user outside, with a secret in its environment."""
     process = subprocess.Popen(
         ["/bin/sleep", "60"], env={"SECRET": "s"}, cwd="/", user=world.uid or None, group=world.uid or None,
-        extra_groups=[] if world.uid else None,
+        extra_groups=[] if world.uid != os.geteuid() else None,
     )  # fmt: skip
     try:
         yield process.pid

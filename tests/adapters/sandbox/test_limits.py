@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_sandbox import readable_package
+from real_sandbox import readable_package, user_alone
 
 from omac.adapters.sandbox import cgroups, limits
 from omac.domain.kernel.refusal import Refusal
 
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-ALONE = ("setpriv", "--reuid", "54322", "--regid", "54322", "--clear-groups")  # a user of no other test
 AS = {"root": (), "nobody": NOBODY}
 
 # Starts a program under limits, as the launcher does: bubblewrap holds it back until it is bound.
@@ -234,7 +233,7 @@ for child in children:
     os.kill(child, 9)
 {FILES.format(200)}
 """
-    line = [*ALONE, "/usr/bin/python3", "-ISB", "-c", program]
+    line = [*user_alone(), "/usr/bin/python3", "-ISB", "-c", program]
     done = subprocess.run(line, capture_output=True, text=True, timeout=60, cwd="/", check=True)
     forked, refused, opened = done.stdout.split()
     assert 5 < int(forked) < 60

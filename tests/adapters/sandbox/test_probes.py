@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_sandbox import readable_package
+from real_sandbox import readable_package, user_alone
 
 from omac.adapters.sandbox import bubblewrap, probes
 from omac.domain.sandbox.doctor import FAIL, findings
 
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-CROWDED = ("setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", "prlimit", "--nproc=2", "--")
-AS = {"root": (), "nobody": NOBODY, "crowded": CROWDED}  # the last is a user of no other test
+CROWDED = (*user_alone(), "prlimit", "--nproc=2", "--")
+AS = {"root": (), "nobody": NOBODY, "crowded": CROWDED}
 FOLDERS = "/usr/bin:/bin"
 
 PROBE = """\

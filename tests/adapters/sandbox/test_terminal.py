@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from omac.adapters.sandbox import terminal
 from omac.adapters.sandbox.launch import wait_for
 from omac.adapters.sandbox.terminal import Terminal, awake
 
@@ -49,3 +50,16 @@ def test_the_handler_for_children_stays() -> None:
         assert signal.getsignal(signal.SIGCHLD) is handler
     finally:
         signal.signal(signal.SIGCHLD, before)
+
+
+def test_the_terminal_of_a_killed_omac_that_ends_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The terminal is left to the shell also where the omac that was killed takes a second to end, as on a busy
+    machine: a shell that found it with a group that ends would exit."""
+    monkeypatch.setattr(terminal, "sleep", lambda _: None)
+    left = Terminal()
+    left.foreground = True
+    monkeypatch.setattr(os, "getpgrp", os.getppid)
+    ended = iter([*[os.getppid()] * 1_000, 1])
+    monkeypatch.setattr(os, "getppid", lambda: next(ended))
+    left.leave()
+    assert not left.foreground

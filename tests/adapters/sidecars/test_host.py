@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -36,6 +37,7 @@ NO_NAMESPACES = "No permissions to create new namespace, likely because the kern
 NO_PROCESSES = "Creating new namespace failed: Resource temporarily unavailable"
 
 PYTHON = (sys.executable, "-I", "-S")
+INTERPRETER = shlex.quote(sys.executable)  # in a shell
 SERVER = (*PYTHON, "server.py")
 DEAF = "trap '' TERM; echo ready; while :; do sleep 60; done"
 
@@ -137,7 +139,7 @@ async def test_a_graceful_end_has_code_0(spawn: Spawn) -> None:
 
 async def test_a_wrapped_server_keeps_its_grace(spawn: Spawn, printed: Printed) -> None:
     """A shell dies of SIGTERM at once. The server behind it still finishes its work."""
-    sidecar = await spawn("sh", "-c", f"{sys.executable} -I -S server.py; true")
+    sidecar = await spawn("sh", "-c", f"{INTERPRETER} -I -S server.py; true")
     await sidecar.probe(Health())
     with trio.fail_after(4):
         await sidecar.stop(5000)
@@ -190,7 +192,7 @@ async def test_quick_forkers_do_not_escape(spawn: Spawn, members: Members, print
     chain = "import os\nimport signal\nsignal.signal(15, signal.SIG_IGN)\nprint('ready', flush=True)\n"
     chain += "while True:\n    if os.fork():\n        os._exit(0) if os.getpid() != os.getsid(0) else None\n"
     chain += "        os.waitid(os.P_ALL, 0, os.WEXITED) if os.getpid() == os.getsid(0) else None\n"
-    sidecar = await spawn("sh", "-c", f'{sys.executable} -I -S -c "$0" & sleep 60; true', chain)
+    sidecar = await spawn("sh", "-c", f'{INTERPRETER} -I -S -c "$0" & sleep 60; true', chain)
     await until(lambda: printed("ready"))
     with trio.fail_after(5):
         await sidecar.stop(30)
@@ -638,7 +640,7 @@ async def test_a_wrapper_that_outlives_its_server_does_not_listen(spawn: Spawn, 
     """A sidecar whose server has ended lives on and does not listen, even if another process has taken its port."""
     program = tmp_path / "serves-once.py"
     program.write_text(SERVES_ONCE)
-    sidecar = await spawn("sh", "-c", f"{sys.executable} {program} {tmp_path}/enough; sleep 99")
+    sidecar = await spawn("sh", "-c", f"{INTERPRETER} {program} {tmp_path}/enough; sleep 99")
     with trio.fail_after(10):
         await sidecar.probe(Health(interval_ms=20))
         assert sidecar.listens()

@@ -189,8 +189,8 @@ def test_keys_of_the_terminal(omac: Omac, shop: Path, terminal: Terminal) -> Non
 
 
 STOPPED = (
-    ("--no-sandbox", "$$"),
-    ("--backend bubblewrap", "$$"),
+    pytest.param("--no-sandbox", "$$", marks=pytest.mark.full),
+    pytest.param("--backend bubblewrap", "$$", marks=pytest.mark.full),
     ("--backend bubblewrap", "0"),
     ("--backend landlock", "$$"),
 )
@@ -303,7 +303,9 @@ def test_a_killed_omac_leaves_the_terminal_to_a_late_shell(omac: Omac, terminal:
     terminal.see("outer 2")
 
 
-@pytest.mark.parametrize("how", ["--no-sandbox", "--backend bubblewrap", "--backend landlock"])
+@pytest.mark.parametrize(
+    "how", [pytest.param("--no-sandbox", marks=pytest.mark.full), "--backend bubblewrap", "--backend landlock"]
+)
 def test_a_shell_with_jobs_of_its_own(omac: Omac, terminal: Terminal, how: str) -> None:
     """Ctrl-C in `omac start -- bash` ends the job of the inner shell and not the shell. `exit` ends omac, and the outer
     shell reads on."""

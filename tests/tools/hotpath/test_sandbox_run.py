@@ -27,6 +27,7 @@ from real_sandbox import NOBODY, Box, box
 
 from omac.domain.sandbox.hidden_names import MARKER_OIDS
 
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts and gives files away")
 USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
 
 
@@ -260,7 +261,7 @@ def test_a_stream_that_is_a_file_cannot_be_opened_again(world: Box) -> None:
     with precious.open("rb") as stdin:
         subprocess.run(
             [*line, "sh", "-c", script], stdin=stdin, capture_output=True, env=world.environment, timeout=60,
-            user=world.uid or None, group=world.uid or None, extra_groups=[] if world.uid else None,
+            user=world.uid or None, group=world.uid or None, extra_groups=world.extra_groups,
         )  # fmt: skip
     assert precious.read_text() == "precious"
     folder = os.open(world.home, os.O_RDONLY)
@@ -578,7 +579,7 @@ def test_folders_in_memory_are_no_larger_than_the_memory(mine: Box) -> None:
     assert blocks * bytes_each == 4 << 30
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="hides bubblewrap by a mount of its own")
+@AS_ROOT
 def test_limits_are_those_of_the_backend_there_is() -> None:
     """Without bubblewrap no user namespace counts the sandbox's own processes, and the explanation states this."""
     hidden = 'mount --bind /dev/null "$(command -v bwrap)" && '
@@ -604,6 +605,7 @@ def test_what_omac_keeps_is_its_users_alone(mine: Box) -> None:
     assert any(path.parent.name == "set-aside" for path in folders)
 
 
+@AS_ROOT
 @pytest.mark.parametrize(("mode", "is_reported"), [(0o700, False), (0o711, True)])
 def test_a_folder_of_another_user_in_the_project(mode: int, is_reported: bool) -> None:
     """A folder that the user cannot enter, such as a database's, is no finding of every launch; one whose content the
@@ -617,6 +619,7 @@ def test_a_folder_of_another_user_in_the_project(mode: int, is_reported: bool) -
         assert (done.status, done.err.count("cannot be inspected: Permission denied")) == (0, is_reported), done
 
 
+@AS_ROOT
 @pytest.mark.parametrize("case", ["of another user", "read-only", "without rights"])
 def test_a_repository_that_cannot_be_written(case: str) -> None:
     """A program reads a repository of another user's, or one on a read-only file system: nothing in it has to be made
@@ -643,6 +646,7 @@ def test_a_repository_that_cannot_be_written(case: str) -> None:
             assert (done.status, done.out, done.err) == (0, "first\nkept\n", ""), done
 
 
+@AS_ROOT
 @pytest.mark.parametrize("typed", ["sandbox run -- echo 'a b'", "start -- echo 'a b'"])
 def test_bubblewrap_is_missing(typed: str) -> None:
     """Without bubblewrap, a launch that needs it names it first, with the command that installs it, names three of the
@@ -665,6 +669,7 @@ def test_bubblewrap_is_missing(typed: str) -> None:
         assert "omac: bubblewrap is not installed: Landlock alone confines this" in done.stderr
 
 
+@AS_ROOT
 def test_namespaces_are_refused() -> None:
     """A launch that Landlock alone cannot keep proposes no such launch, where the kernel refuses user namespaces."""
     changed = 'mount --rbind / "$1" && exec /usr/sbin/chroot "$@"'  # unshare(2): EPERM for who is in a chroot
