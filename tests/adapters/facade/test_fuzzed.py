@@ -4,16 +4,16 @@ import contextlib
 import os
 import re
 import socket
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from random import Random
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 import trio
 import trio.testing
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 from omac.adapters.facade.connection import FacadeConnection, Surroundings
 from omac.adapters.facade.limits import FacadeLimits
@@ -21,9 +21,9 @@ from omac.adapters.facade.plane import DataPlane
 from omac.adapters.http.slots import SlotLimits, Slots
 from omac.adapters.http.wire import ClientGone, Wire
 
-CLIENTS = 50  # at once
+CLIENTS = 50  # of one example
 REQUESTS = int(os.environ.get("OMAC_SOAK_EXAMPLES") or 5_000)
-SEED = int(os.environ.get("OMAC_SOAK_SEED", time.time_ns()))  # a failure says it
+EXAMPLES = REQUESTS // CLIENTS  # not made smaller when one fails: that would take minutes
 PATIENCE_S = 0.05
 
 BASES = [
@@ -175,26 +175,33 @@ def read(data: bytes) -> Forwarded:
     return Forwarded(line, rest, len(rest) == length)
 
 
-def connection(chance: Random) -> bytes:
-    """Return all bytes that a client sends: good requests with a few changes, and a last one."""
-    data = b"".join(chance.choices(BASES, k=chance.randint(1, 3)))
-    for _ in range(chance.randint(0, 4)):
-        at, cut = chance.randint(0, len(data)), chance.choice([0, 0, 0, 1, 2, 9])
-        data = data[:at] + chance.choice([b"", *PIECES]) + data[at + cut :]
+edits = st.lists(
+    st.tuples(st.integers(0, 400), st.sampled_from([0, 0, 0, 1, 2, 9]), st.sampled_from([b"", *PIECES])), max_size=4
+)
+
+
+@st.composite
+def connections(draw: st.DrawFn) -> bytes:
+    """Draw all bytes that a client sends: good requests with a few changes, and a last one."""
+    data = b"".join(draw(st.lists(st.sampled_from(BASES), min_size=1, max_size=3)))
+    for at, cut, piece in draw(edits):
+        at %= len(data) + 1
+        data = data[:at] + piece + data[at + cut :]
     return data + LAST
 
 
-def test_nothing_reaches_the_skill_that_the_model_does_not_forward(make_gate: Callable[[int], Any]) -> None:
+@settings(
+    max_examples=EXAMPLES,
+    phases=[Phase.generate],
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(st.lists(connections(), min_size=CLIENTS, max_size=CLIENTS), st.sampled_from([True, True, False]), st.booleans())
+def test_nothing_reaches_the_skill_that_the_model_does_not_forward(
+    make_gate: Callable[[int], Any], sent: list[bytes], polled: bool, apart: bool
+) -> None:
     """Requests reach the skill one at a time, as the model reads them, and each has an entry in the record."""
-    print("OMAC_SOAK_SEED is", SEED)
-    chance = Random(SEED)
-    for _ in range(REQUESTS // CLIENTS):
-        sent = [connection(chance) for _ in range(CLIENTS)]
-        judge(make_gate, sent, polled=chance.choice([True, True, False]), apart=chance.choice([True, False]))
-
-
-def judge(make_gate: Callable[[int], Any], sent: list[bytes], *, polled: bool, apart: bool) -> None:
-    """Compare the requests that reach the skill with those that the model forwards."""
     received, gates = trio.run(partial(forwarded, make_gate, sent, polled=polled, apart=apart))
     for data, requests, gate in zip(sent, received, gates, strict=True):
         expected = model(data)
