@@ -82,8 +82,13 @@ def test_the_host_packs_while_an_agent_works(beside: Beside, how: str) -> None:
     assert not (beside.clone / ".git/refs/heads/other").exists() or "auto" in how
     eventually(lambda: _is_in_copy(beside, "work"), WITHIN_S, "the copy has what was packed")
     beside.tell("go")
-    assert beside.ended(agent) == ""
+    assert beyond_graphs(beside.ended(agent)) == []
     assert (beside.count("work"), beside.count("other"), beside.count("main")) == (2, 2, 1)
+
+
+def beyond_graphs(said: str) -> list[str]:
+    """Return the lines that are not of commit graphs: whoever wrote one meanwhile, it is set aside."""
+    return [line for line in said.splitlines() if "/objects/info/commit-graph" not in line]
 
 
 def _is_in_copy(beside: Beside, branch: str) -> bool:
@@ -103,7 +108,7 @@ def test_an_agent_packs_while_the_host_works(beside: Beside, how: str) -> None:
     git(beside.world, "gc", "-q", "--prune=now", cwd=beside.clone)
     git(beside.world, "commit", "-q", "--allow-empty", "-m", "host", cwd=beside.clone)
     beside.tell("go")
-    assert beside.ended(agent) == ""
+    assert beyond_graphs(beside.ended(agent)) == []
     assert beside.count("main") == 2
     assert beside.heads() | {"main": ""} == beside.before | {"main": ""}
     git(beside.world, "fsck", "--strict", cwd=beside.clone)
