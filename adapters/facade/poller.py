@@ -15,6 +15,7 @@ from omac.adapters.http.accepting import log_failure
 
 EVENTS_MAX = 512  # of one poll
 POLLS = 4  # before others have their turn, if there is more each time
+BUSY = 4  # events of one poll, behind which others have come meanwhile
 
 _WATCHED = select.EPOLLIN | select.EPOLLPRI | select.EPOLLRDHUP | select.EPOLLET
 _log = logging.getLogger("omac.facade")
@@ -69,7 +70,10 @@ class Poller:
             for _ in range(POLLS):
                 if not self._poll():
                     break
+                is_busy = len(self.seen) >= BUSY
                 self._notify()
+                if not is_busy:
+                    break
 
     def _poll(self) -> bool:
         """Poll for events, and return whether any are to be delivered."""
