@@ -34,7 +34,7 @@ _AGENT = Cause("agent")
 
 
 Answered = Callable[[int | Exception], None]  # the id of an access, or why there is none
-_Begun = tuple[str, str, Answered]  # method and path of a request that waits for its record, and who is told
+_Begun = tuple[str, str, Answered]  # a request that waits for its record: method, path, and who gets the answer
 
 
 class CallBatches:
