@@ -15,11 +15,14 @@ Rules
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from msgspec.structs import astuple
 
 from omac.domain.kernel.aggregate import log
 from omac.domain.kernel.event import Event
+
+Entry = TypeVar("Entry")
 
 BATCH_MAX = 256  # requests, or ends, in one record
 _NUMBER = 1 << 40  # more than there are positions; with it a number of the batch still fits a double of JSON
@@ -176,12 +179,16 @@ def accesses_of(position: int, event: Event) -> Iterator[tuple[int, AccessEvent]
             pass
 
 
+def in_batches(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """Yield the entries in parts of which one record has room for each."""
+    return (entries[start : start + BATCH_MAX] for start in range(0, len(entries), BATCH_MAX))
+
+
 def ends_together(ended: Sequence[tuple[int, AccessEnd]]) -> Iterator[Event]:
     """Yield the events that record these ends, given with the ids of their accesses: as few as there can be."""
     for alone, together in _BATCHES:
         of_kind = [(access, end) for access, end in ended if type(end) is alone]
-        for start in range(0, len(of_kind), BATCH_MAX):
-            part = of_kind[start : start + BATCH_MAX]
+        for part in in_batches(of_kind):
             if len(part) == 1 and not number_of(part[0][0]):
                 yield part[0][1]
             else:

@@ -5,14 +5,12 @@ So the requests that come on one route in one pass are one record, and so are th
 gets the id of its own access, as if it had been alone.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
 
 import trio
 
 from omac.domain.access.access import (
     AGGREGATE,
-    BATCH_MAX,
     AccessAborted,
     AccessBatchRequested,
     AccessCompleted,
@@ -20,6 +18,7 @@ from omac.domain.access.access import (
     AccessRequested,
     access_ids,
     ends_together,
+    in_batches,
 )
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.kernel.event import Cause, Event, Recorded
@@ -27,8 +26,6 @@ from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.projections.access.routes import ResolvedRoute
 from omac.services.kernel.engine import Engine
-
-Entry = TypeVar("Entry")
 
 _AGENT = Cause("agent")
 
@@ -70,10 +67,10 @@ class CallBatches:
             self._engine.record_soon([self._fact(event)], cause)
         begun, self._begun = self._begun, {}
         for route, requests in begun.values():
-            for waiting in _parts(requests):
+            for waiting in in_batches(requests):
                 self._record_begun(route, waiting)
 
-    def _record_begun(self, route: ResolvedRoute, requests: list[_Begun]) -> None:
+    def _record_begun(self, route: ResolvedRoute, requests: Sequence[_Begun]) -> None:
         def recorded(answer: Sequence[Recorded] | Exception) -> None:
             if isinstance(answer, Exception):
                 for _, _, answered in requests:
@@ -96,14 +93,10 @@ class CallBatches:
         return Addressed(AGGREGATE, self._stream, event)
 
 
-def _requested(route: ResolvedRoute, requests: list[_Begun]) -> Event:
+def _requested(route: ResolvedRoute, requests: Sequence[_Begun]) -> Event:
     names = route.dir, route.skill, route.mount, route.session
     if len(requests) == 1:
         ((method, path, _),) = requests
         return AccessRequested(*names, method, path)
     methods, paths, _ = zip(*requests, strict=True)
     return AccessBatchRequested(*names, methods, paths)
-
-
-def _parts(entries: list[Entry]) -> Iterator[list[Entry]]:
-    return (entries[start : start + BATCH_MAX] for start in range(0, len(entries), BATCH_MAX))

@@ -38,13 +38,13 @@ class AccessRecorder(Protocol):
         stopping."""
 
     async def admit(self, route: ResolvedRoute, request: Request) -> int:
-        """Record that it is about to be forwarded; return its position once that is durable. Raises Refusal.
+        """Record that it is about to be forwarded; return the id of the access once that is durable. Raises Refusal.
 
         Cancelled, it is aborted should the record become durable after all.
         """
 
     def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]) -> object:
-        """Record a request as `admit` does, without waiting. `answered` is called once, with the position or the
+        """Record a request as `admit` does, without waiting. `answered` is called once, with the id or the
         Refusal, and must not fail. Raises Refusal for a problem that is known at once. A caller that no longer waits
         must abort the access."""
 
