@@ -7,6 +7,7 @@ Rules
    batch is kept and delivered as soon as they can.
 3. Events for which nobody waits, and which must not be lost, are tried again until they are written or omac ends.
 4. When nothing comes, the log is moved to the journal file.
+5. While a run lives that would misread call batches, none are recorded: whether it still lives is asked beside commits.
 """
 
 import contextlib
@@ -33,6 +34,7 @@ POLL_S = 0.04  # how soon appends of other processes are noticed when nobody cal
 WATCHED_POLL_S = 1.0  # the same where somebody does, and at the latest while commits follow one another
 POLL_DELAY_S = 0.02  # from a commit to the next poll for what others appended: another commit would show it, too
 BUSY_POLL_S = 0.25  # between two polls while commits follow one another
+BATCHES_S = 10.0  # between two tries to have the journal take call batches
 RETRY_S = 0.5  # how soon outcomes that could not be written, and reads that failed, are tried again
 CHECKPOINT_EVENTS = 10_000  # events since the last checkpoint that make an idle moment worth using
 QUIET_S = 1.0  # without events, after which even one is worth it
@@ -90,6 +92,7 @@ class CommitThread:
         self._since_checkpoint, self._active_at = 0, 0.0
         self._poll_s, self._polled_at = POLL_S, 0.0
         self._is_poll_due = False  # somebody asked for one, or nothing came for a while
+        self._batches_at = 0.0  # when the next such try is due
         self._behind = False  # others have appended, and that is not read yet
 
     # ---- for the trio loop ----
@@ -128,6 +131,7 @@ class CommitThread:
         try:
             open_ = True
             while open_ or self._taken:
+                self._try_batches()
                 batch, more = self._take()
                 open_ = open_ and more
                 self._commit(batch)
@@ -145,6 +149,14 @@ class CommitThread:
         finally:
             with contextlib.suppress(trio.RunFinishedError):  # omac did not wait for a store that is stuck
                 self._trio.run_sync_soon(self._ended, failure)
+
+    def _try_batches(self) -> None:
+        """Have the journal take call batches, if it does not yet and can. A store that fails is reported by what is
+        recorded next."""
+        if not self._journal.store.takes_batches and time.monotonic() >= self._batches_at:
+            self._batches_at = time.monotonic() + BATCHES_S
+            with contextlib.suppress(Refusal):
+                self._journal.store.take_batches()
 
     def _take(self) -> tuple[list[Submission], bool]:
         """Return what waits, after a pause at most, and whether the queue is still open."""

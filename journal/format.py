@@ -8,6 +8,8 @@ Rules
    a newer kind, or of such fields, raises the row in its own transaction.
 3. A run that stays lists itself in `opened`, with its format, in the transaction that opens the journal. While a
    living run of an older format is listed, the row is not raised: the append is refused and names that run.
+   Calls are not refused for it: they are recorded in batches only where the row has the format of these already, to
+   which the writer of a run that stays raises it when it can (`raise_to_batches`).
 4. The head is the last position. A journal in which it is not refuses every append (journal-damaged).
 """
 
@@ -61,8 +63,21 @@ def next_top(
     return int(head)
 
 
+def raise_to_batches(connection: JournalConnection, path: str, is_living: IsLiving) -> bool:
+    """Raise the journal's format to that of call batches, where it is lower; False while a run lives that would misread
+    one. Raises Refusal: journal-newer."""
+    (schema,) = connection.execute("SELECT schema FROM journal").fetchone()
+    require_known(path, schema)
+    if schema < SINCE[BATCHES]:
+        with connection.transaction():
+            if any(present.schema < SINCE[BATCHES] for present in living(connection, is_living)):
+                return False
+            raise_schema(connection, [BATCHES])
+    return True
+
+
 def raise_schema(connection: JournalConnection, kinds: Iterable[str]) -> None:
-    """Raise the journal's format to that of `kinds`, where it is lower; no run has the journal open."""
+    """Raise the journal's format to that of `kinds`, where it is lower; no older run has the journal open."""
     needed, _ = _needed(kinds)
     connection.execute("UPDATE journal SET schema = ? WHERE schema < ?", (needed, needed))
 
@@ -121,6 +136,7 @@ def _require_no_older_run(
             raise Refusal("journal-in-use", message, fix=fix)
 
 
+BATCHES = "access.batch-requested"  # the ends of several calls came with the same format
 _COLUMNS = ", ".join(Present.__struct_fields__)
 _OPENED = f"SELECT {_COLUMNS} FROM opened"  # noqa: S608  # our columns
 _LIST = f"INSERT INTO opened ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608  # our columns

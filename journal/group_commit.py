@@ -112,6 +112,11 @@ class Writer(trio.abc.Instrument):
             self._ride_soon()
             self._put(Submission(self._journal.group(drafts, self._journal.envelope(cause)), None, kept=True))
 
+    @property
+    def takes_batches(self) -> bool:
+        """Return whether call batches may be recorded: no run lives that would misread them."""
+        return self._journal.store.takes_batches
+
     def gather(self, flush: Callable[[], None], *, is_awaited: bool) -> None:
         """Have `flush` called once, before what was gathered is handed on: it submits all that one pass of the loop
         has brought until then, which nobody waits for unless `is_awaited`. It must not fail."""

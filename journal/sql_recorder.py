@@ -14,7 +14,7 @@ from eventsourcing.persistence import ApplicationRecorder, StoredEvent
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.codec import EncodedEvent
 from omac.journal.file import refusal_of
-from omac.journal.format import IsLiving, Present, assume_living, leave, next_top
+from omac.journal.format import IsLiving, Present, assume_living, leave, next_top, raise_to_batches
 from omac.journal.judgement import Conflicts, Groups, StoredEvents, conflicts_of, raise_times, remember
 from omac.journal.leaves import completed, content, current_tree, grow
 from omac.journal.log_connection import JournalConnection
@@ -54,6 +54,7 @@ class SqlRecorder(ApplicationRecorder):
         self._mark = mark
         self._ids: dict[str, int] = {}  # interned names, as committed
         self._data_version: int | None = None
+        self.takes_batches = False  # see `take_batches`; never again False
 
     def close(self) -> None:
         with contextlib.suppress(Refusal):
@@ -96,6 +97,15 @@ class SqlRecorder(ApplicationRecorder):
             self._ids = {}
         self._ids |= ids
         return range(top + 1, top + 1 + len(events))
+
+    def take_batches(self) -> None:
+        """Have `takes_batches` say whether call batches may be appended from now on, which any omac that could open the
+        journal then understands. Raises Refusal when the store fails."""
+        self._require_same_file()
+        try:
+            self.takes_batches = raise_to_batches(self._writer, self.path, self._is_living)
+        except sqlite3.Error as error:
+            raise refusal_of(error, self.path) from error
 
     def _insert(
         self,

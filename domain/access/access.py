@@ -179,16 +179,17 @@ def accesses_of(position: int, event: Event) -> Iterator[tuple[int, AccessEvent]
             pass
 
 
-def in_batches(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-    """Yield the entries in parts of which one record has room for each."""
-    return (entries[start : start + BATCH_MAX] for start in range(0, len(entries), BATCH_MAX))
+def in_batches(entries: Sequence[Entry], most: int) -> Iterator[Sequence[Entry]]:
+    """Yield the entries in parts of at most so many."""
+    return (entries[start : start + most] for start in range(0, len(entries), most))
 
 
-def ends_together(ended: Sequence[tuple[int, AccessEnd]]) -> Iterator[Event]:
-    """Yield the events that record these ends, given with the ids of their accesses: as few as there can be."""
+def ends_together(ended: Sequence[tuple[int, AccessEnd]], most: int) -> Iterator[Event]:
+    """Yield the events that record these ends, given with the ids of their accesses: as few as there can be where one
+    holds at most so many."""
     for alone, together in _BATCHES:
         of_kind = [(access, end) for access, end in ended if type(end) is alone]
-        for part in in_batches(of_kind):
+        for part in in_batches(of_kind, most):
             if len(part) == 1 and not number_of(part[0][0]):
                 yield part[0][1]
             else:

@@ -2,7 +2,8 @@
 
 A record takes its time whether it holds one request or a hundred: it is encoded, encrypted, proven, stored and folded.
 So the requests that come on one route in one pass are one record, and so are the answers that end in one. Each call
-gets the id of its own access, as if it had been alone.
+gets the id of its own access, as if it had been alone. While an omac is at work that would misread such records, each
+call has its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -61,13 +62,14 @@ class CallBatches:
 
     def _flush(self) -> None:
         ended, self._ended = self._ended, []
-        for event in ends_together(ended):
+        most = self._engine.batch_max
+        for event in ends_together(ended, most):
             request = event.request if isinstance(event, AccessCompleted | AccessAborted) else None
             cause = Cause("agent", None, request)
             self._engine.record_soon([self._fact(event)], cause)
         begun, self._begun = self._begun, {}
         for route, requests in begun.values():
-            for waiting in in_batches(requests):
+            for waiting in in_batches(requests, most):
                 self._record_begun(route, waiting)
 
     def _record_begun(self, route: ResolvedRoute, requests: Sequence[_Begun]) -> None:

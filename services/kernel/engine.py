@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import trio
 
 from omac.domain.access import access
+from omac.domain.access.access import BATCH_MAX
 from omac.domain.kernel.aggregate import Addressed, Aggregate
 from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, StreamId, TokenDigest, key_of, namespace_beside, server_namespace
@@ -187,6 +188,11 @@ class Engine(Execution):
     def require_recording(self) -> None:
         """Raise Refusal where nothing more is recorded now; see `Writer.require_open`."""
         self._writer.require_open()
+
+    @property
+    def batch_max(self) -> int:
+        """Return how many calls one record may hold now."""
+        return BATCH_MAX if self._writer.takes_batches else 1
 
     def gather(self, flush: Callable[[], None], *, is_awaited: bool) -> None:
         """Have `flush` called before the next commit; see `Writer.gather`."""

@@ -110,16 +110,16 @@ async def _close(engine: Engine, dead: RunId, directories: int, sidecars: int) -
     cause = Cause("omac", None, engine.system.runs[stream].position or None)
     open_ = [access for access, owner in engine.system.accesses.open.items() if owner == (log, dead)]
     command = run.Recover(run.RunRecovered(engine.run, directories, sidecars, len(open_)))
-    recovered = await engine.execute(run.AGGREGATE, stream, command, cause, beside=_aborts(log, open_))
+    recovered = await engine.execute(run.AGGREGATE, stream, command, cause, beside=_aborts(engine, log, open_))
     late = [access for access in open_ if access in engine.system.accesses.open]
     if not recovered and late:  # it ended in order, but could not record how these did
-        await engine.record(_aborts(log, late), cause)
+        await engine.record(_aborts(engine, log, late), cause)
 
 
-def _aborts(log: StreamId, accesses: Sequence[int]) -> list[Addressed[None, Event]]:
+def _aborts(engine: Engine, log: StreamId, accesses: Sequence[int]) -> list[Addressed[None, Event]]:
     """Return the records of accesses that nobody ends any more."""
     aborted = [(open_, AccessAborted(position_of(open_), REASON)) for open_ in accesses]
-    return [Addressed(access.AGGREGATE, log, event) for event in ends_together(aborted)]
+    return [Addressed(access.AGGREGATE, log, event) for event in ends_together(aborted, engine.batch_max)]
 
 
 async def _end(engine: Engine, host: SidecarHost, stream: StreamId) -> None:

@@ -21,7 +21,8 @@ BUSY_S = 0.8
 
 @pytest.fixture
 async def live(journal: Journal, nursery: trio.Nursery) -> Live:
-    """Start a writer on an empty journal."""
+    """Start a writer on an empty journal, which takes call batches already."""
+    journal.store.take_batches()
     live = Live(journal)
     await nursery.start(live.run)
     return live

@@ -10,7 +10,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.journal import file
 from omac.journal.application import Journal
 from omac.journal.event_kinds import SCHEMA, SINCE
-from omac.journal.format import IsLiving, Present
+from omac.journal.format import BATCHES, IsLiving, Present
 from omac.journal.opening import open_journal
 
 from .damage import sql
@@ -117,6 +117,24 @@ def test_a_dead_run_of_an_older_omac_hinders_no_append(path: Path, later: Callab
     assert sql(path, "SELECT schema FROM journal") == [(NEXT,)]
     new.close()
     old.close()
+
+
+def test_call_batches_wait_for_an_older_run(path: Path) -> None:
+    """The format is raised to that of call batches when no run lives that would misread them; no older one opens the
+    journal from then on, and the format never falls."""
+    needed = SINCE[BATCHES]
+    old = opened(path, "old", living, needed - 1)
+    new = opened(path, "new", living, needed)
+    new.store.take_batches()
+    assert (new.store.takes_batches, sql(path, "SELECT schema FROM journal")) == (False, [(1,)])
+    append(old)
+    old.close()
+    for _ in range(2):
+        new.store.take_batches()
+        assert (new.store.takes_batches, sql(path, "SELECT schema FROM journal")) == (True, [(needed,)])
+    sql(path, "UPDATE journal SET schema = ?", NEXT)
+    assert refused(new.store.take_batches).reason == "journal-newer"
+    new.close()
 
 
 def test_an_older_run_is_refused_in_order(path: Path) -> None:

@@ -41,7 +41,8 @@ CAUSE = Cause("agent", "conversation", 7)
 
 @pytest.fixture
 async def live(journal: Journal, nursery: trio.Nursery) -> Live:
-    """Start a writer on an empty journal."""
+    """Start a writer on an empty journal, which takes call batches already."""
+    journal.store.take_batches()
     return await start(nursery, journal)
 
 

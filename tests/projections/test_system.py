@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 from omac.domain.access.access import (
+    BATCH_MAX,
     AccessAborted,
     AccessBatchRequested,
     AccessCompleted,
@@ -72,7 +73,7 @@ def call_together(history: Any, chance: random.Random, called: list[int], path: 
     cut = chance.randrange(2)
     ends: list[tuple[int, AccessEnd]] = [(id_, AccessAborted(position_of(id_), "client-gone")) for id_ in ended[:cut]]
     ends += [(id_, AccessCompleted(position_of(id_), 200, 1, 1, 1)) for id_ in ended[cut:]]
-    for event in ends_together(ends):
+    for event in ends_together(ends, BATCH_MAX):
         history.log(stream, event)
 
 

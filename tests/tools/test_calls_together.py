@@ -1,8 +1,11 @@
 """Calls that came together, as people see them: one record in the journal, a row for each everywhere else."""
 
+import contextlib
 import json
+import os
 import signal
 import socket
+import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,16 +15,18 @@ import pytest
 from polling import eventually
 from real_omac import Omac
 
-from omac.domain.access.access import AccessBatchCompleted, AccessBatchRequested, accesses_of
+from omac.adapters.linux.process_identity import boot_id, start_ticks
+from omac.domain.access.access import AccessBatchCompleted, AccessBatchRequested, AccessRequested, accesses_of
 from omac.domain.kernel.event import Recorded
+from omac.journal.event_kinds import SINCE
+from omac.journal.format import BATCHES
 
 CALLERS = 12
 OF_ALL = ("--path", "/echo/*")
 
 
-@pytest.fixture(scope="module")
-def busy(house: Omac) -> Omac:
-    """Return a host where several calls have come together: /echo/0 to /echo/11."""
+def call_together(house: Omac) -> list[bytes]:
+    """Bring a project online, have several calls come together, and return the beginnings of their answers."""
     serving, project = house.online("shop")
     url = urlsplit(serving.skill(project)["base"])
     line = f"%s {url.path.rstrip('/')}%s HTTP/1.1\r\nHost: {url.netloc}\r\n\r\n"
@@ -33,11 +38,19 @@ def busy(house: Omac) -> Omac:
     for number, caller in enumerate(callers):
         caller.sendall((line % ("PUT" if number == 3 else "GET", f"/echo/{number}")).encode())
     serving.process.send_signal(signal.SIGCONT)
+    answers = []
     for caller in callers:
         with caller:
-            assert caller.recv(65_536).startswith(b"HTTP/1.1 ")
+            answers.append(caller.recv(65_536)[:12])
     eventually(lambda: len(house.audit("--outcome", "completed", *OF_ALL)) == CALLERS, 10.0, "the ends")
     assert serving.end() == 0
+    return answers
+
+
+@pytest.fixture(scope="module")
+def busy(house: Omac) -> Omac:
+    """Return a host where several calls have come together: /echo/0 to /echo/11."""
+    assert {answer[:9] for answer in call_together(house)} == {b"HTTP/1.1 "}
     return house
 
 
@@ -142,3 +155,18 @@ def test_erased(busy: Omac) -> None:
     assert {(row["path"], row["skill"], row["outcome"]) for row in rows} == {("(erased)", "echo", "completed")}
     assert sorted(row["method"] for row in rows) == ["GET"] * (2 * CALLERS - 1) + ["PUT"]
     assert json.loads(busy.ok("audit", "verify", "--json"))["findings"] == []
+
+
+def test_beside_an_earlier_omac_each_has_a_record_of_its_own(omac: Omac) -> None:
+    """While an omac is at work that would misread a record of several calls, all are answered, and each has its own."""
+    omac.approved("another")  # which makes the journal
+    older = SINCE[BATCHES] - 1
+    with contextlib.closing(sqlite3.connect(omac.state / "journal.db")) as journal, journal:
+        row = ("earlier", os.getpid(), start_ticks(os.getpid()), boot_id(), "0.0.1", older)
+        journal.execute(
+            "INSERT INTO opened (run, pid, start_ticks, boot_id, version, schema) VALUES (?,?,?,?,?,?)", row
+        )
+    assert set(call_together(omac)) == {b"HTTP/1.1 200"}
+    assert not omac.events(AccessBatchRequested) + omac.events(AccessBatchCompleted)
+    paths = [record.event.path for record in omac.events(AccessRequested)]
+    assert sorted(path for path in paths if path != "/status") == sorted(f"/echo/{number}" for number in range(CALLERS))

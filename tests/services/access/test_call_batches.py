@@ -1,5 +1,6 @@
 """services/access/call_batches.py: what comes in one pass is one record, and each call gets its own answer."""
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -12,6 +13,7 @@ import trio.testing
 from omac.domain.access.access import (
     AGGREGATE,
     BATCH_MAX,
+    AccessAborted,
     AccessBatchAborted,
     AccessBatchCompleted,
     AccessBatchRequested,
@@ -23,10 +25,16 @@ from omac.domain.access.access import (
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import FoundSkill
+from omac.journal import commit_thread
+from omac.journal.application import Journal
+from omac.journal.event_kinds import SINCE
+from omac.journal.format import BATCHES, Present
+from omac.journal.opening import open_journal
 from omac.projections.access.routes import ResolvedRoute
 from omac.projections.evidence.accesses import audit_rows
 from omac.services.access.port import Answer, Request
 from omac.services.access.recorder import JournalAccessRecorder
+from omac.services.kernel.recovery import recover
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
 MakeSkill = Callable[..., FoundSkill]
@@ -212,3 +220,39 @@ async def test_what_is_gathered_when_it_ends_is_written(serving: Serving, routes
             omac.gate.completed(answer, Answer(200, 0, 0, 1))
     ended = [record.event for record in records(path) if isinstance(record.event, AccessBatchCompleted)]
     assert [[access for access, _ in event.each()] for event in ended] == [list(answers.values())]
+
+
+def earlier(path: str) -> Journal:
+    """Open the journal as a run of an omac from before call batches, which lives until it closes the journal."""
+    return open_journal(path, "old", time.time_ns, present=Present("old", 4711, 1, "boot", "0.0.1", SINCE[BATCHES] - 1))
+
+
+async def test_beside_an_earlier_omac_calls_are_recorded_alone(
+    serving: Serving, routes: Any, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a run lives that would misread them, no call is refused for it: requests and ends are recorded one by one.
+    They are batches again when it has ended."""
+    monkeypatch.setattr(commit_thread, "BATCHES_S", 0.0)
+    old = earlier(path)
+    async with serving() as omac:
+        echo, _ = await routes(omac)
+        answers = await ask(omac.gate, (echo, "/a"), (echo, "/b"))
+        for answer in answers.values():
+            omac.gate.completed(answer, Answer(200, 0, 0, 1))
+        await omac.caught_up()
+        assert [type(record.event) for record in accesses(omac)] == [AccessRequested] * 2 + [AccessCompleted] * 2
+        old.close()
+        while type(accesses(omac)[-1].event) is not AccessBatchRequested:  # the guard of `serving` ends it
+            await ask(omac.gate, (echo, "/c"), (echo, "/d"))
+
+
+async def test_beside_an_earlier_omac_what_was_open_is_settled_alone(serving: Serving, routes: Any, path: str) -> None:
+    """A server that was killed in the middle of several calls starts again while such a run lives."""
+    old = earlier(path)
+    async with serving() as omac:
+        echo, _ = await routes(omac)
+        await ask(omac.gate, (echo, "/a"), (echo, "/b"))
+    async with serving("run2") as omac:
+        await recover(omac.engine, omac.host, lambda run, _: run == "run2")
+        assert [type(record.event) for record in accesses(omac)] == [AccessRequested] * 2 + [AccessAborted] * 2
+    old.close()
