@@ -418,6 +418,18 @@ def test_a_call_of_nothing_is_explained(house: Omac, server: Serving) -> None:
     assert f"\n  try: omac replay --at {position}\n" in house.run("audit", "explain", str(position)).err
 
 
+def test_nested_fields_are_shown_by_name(house: Omac, used: list[dict[str, Any]]) -> None:
+    """The fields of a sidecar's spec, and of structs within it, have their names for people and in JSON."""
+    spawned = next(record for record in house.events() if type(record.event).__name__ == "SpawnRequested")
+    position = str(spawned.position)
+    records = json.loads(house.ok("audit", "explain", position, "--json"))["records"]
+    spec = next(record for record in records if record["position"] == spawned.position)["event"]["spec"]
+    skill = spawned.event.spec.skill
+    assert (spec["skill"], spec["source"], spec["health"]["path"]) == (skill, spawned.event.spec.source, "/status")
+    for done in (house.ok("audit", "explain", position), house.ok("replay", "--at", position)):
+        assert f' spec={{"skill":"{skill}","mount":"' in done
+
+
 def test_values_are_shown_in_full(house: Omac, used: list[dict[str, Any]]) -> None:
     """`omac audit explain` prints the named record whole, and suggests a command where it cuts others."""
     spawned = next(record for record in house.events() if type(record.event).__name__ == "SpawnRequested")

@@ -15,6 +15,7 @@ from omac.projections.evidence.explanation import RECORDS_MAX, ExplainedRecord, 
 from omac.projections.evidence.given_secrets import given_secrets, shown_secrets
 from omac.tools.compose.journals import to_read
 from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.named_fields import named_fields
 from omac.tools.terminal.render import (
     print_folded,
     print_line,
@@ -109,5 +110,5 @@ def _json(record: ExplainedRecord) -> dict[str, Any]:
         "stream": recorded.stream,
         "run": recorded.run,
         "actor": recorded.actor,
-        "event": msgspec.to_builtins(msgspec.structs.asdict(recorded.event)),
+        "event": msgspec.to_builtins(named_fields(recorded.event)),
     }

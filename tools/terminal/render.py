@@ -21,6 +21,7 @@ from omac.projections.status import DirectoryStatus, RunStatus, Status, about_st
 from omac.projections.system import System
 from omac.tools.terminal.columns import columns, cut, folded, padded
 from omac.tools.terminal.invocation import current
+from omac.tools.terminal.named_fields import named_fields
 from omac.tools.terminal.skill_problems import problem_of
 from omac.tools.terminal.timestamps import wall_clock, wall_clock_of
 from omac.tools.terminal.typed_command import for_journal
@@ -220,7 +221,7 @@ def _shown(value: object, *, whole: bool) -> str:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else msgspec.json.encode(named_fields(value)).decode()
 
 
 def show_stats(figures: Mapping[str, Any]) -> None:
