@@ -213,6 +213,18 @@ def test_as_data(omac: Omac, shop: Path) -> None:
     }
 
 
+def test_a_branch_without_an_approved_skill(omac: Omac) -> None:
+    """The proposed `--prune` says that it ends the approval, which a branch that has the skill needs."""
+    shop = omac.project("branches", "echo")
+    omac.ok("approve", "echo", cwd=shop)
+    shutil.rmtree(shop / ".agents" / "skills" / "echo")
+    prune = f"  try: omac deregister --prune --workdir {shop}"
+    for command in ("list", "approvals"):
+        assert f"{prune}  # ends approvals, on every branch\n" in omac.run(command, cwd=shop).err
+    omac.ok("revoke", "echo", cwd=shop)
+    assert f"{prune}\n" in omac.run("list", cwd=shop).err
+
+
 def test_what_a_project_hides_and_what_lies_elsewhere(omac: Omac, shop: Path) -> None:
     """A project's skill hides a shared one of its name; `--all` lists other directories, and stale registrations."""
     home = Path(omac.environment["HOME"]) / ".agents" / "skills"

@@ -35,6 +35,8 @@ from omac.tools.compose.tool_caches import cache_folders
 
 History = Callable[[StreamId], Iterable[Recorded]]
 
+ENDS_APPROVALS = "  # ends approvals, on every branch"
+
 
 class RegisteredSkill(msgspec.Struct, frozen=True):
     """A registration."""
@@ -57,9 +59,14 @@ class Times(NamedTuple):
 
 
 def prune_commands(known: Iterable[RegisteredSkill]) -> list[str]:
-    """Return the commands that deregister those of these skills whose folder is gone, one for each directory."""
+    """Return the commands that deregister those of these skills whose folder is gone, one for each directory, with a
+    remark where that ends approvals: a checkout of another branch may bring the folder back, which then needs them."""
     gone = [registered.status for registered in known if registered.gone and not is_repository(registered.status.scope)]
-    return list(dict.fromkeys(f"omac deregister --prune {SkillScope(status.dir).where}" for status in gone))
+    approved = {status.dir for status in gone if status.approved_hash and os.path.isdir(status.dir)}
+    return [
+        f"omac deregister --prune {SkillScope(place).where}" + ENDS_APPROVALS * (place in approved)
+        for place in dict.fromkeys(status.dir for status in gone)
+    ]
 
 
 class Standing(NamedTuple):
