@@ -49,6 +49,15 @@ def main(omac: Omac) -> Path:
     return main
 
 
+def test_a_skill_is_shown_for_its_repository(omac: Omac) -> None:
+    """`omac show --repository` proposes the approval by repository; the skill may be approved or not."""
+    project = repository(omac.project("shown"))
+    done = omac.run("show", "echo", "--workdir", str(project), "--repository")
+    assert (done.status, " --repository --hash " in done.err) == (0, True), done
+    omac.ok("approve", "echo", "--workdir", str(project), "--repository")
+    assert "approved" in omac.ok("show", "echo", "--workdir", str(project), "--repository")
+
+
 # ---- the attacker's tests ----
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from omac.domain.credentials.credential import Credential
 from omac.domain.directories.skill_plan import drift, unmet
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import counted, shown_size
 from omac.domain.skills.bundle import considered
 from omac.domain.skills.meta import Config, FoundSkill, Secret, in_variables
@@ -23,7 +23,7 @@ from omac.tools.cli.install_script import install_script
 from omac.tools.compose.approved_copies import FileEntry, FrozenFiles, LiveFiles, approved_copy, sha256_of
 from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import Registry, Standing, digest_now
-from omac.tools.compose.scope_options import Where, at_once, search_of
+from omac.tools.compose.scope_options import Where, at_once, for_repository, search_of
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.differences import text_of, unified
 from omac.tools.terminal.render import print_folded, print_line
@@ -96,6 +96,7 @@ def review(skill: str, where: Where, journal: str | None, environment: Mapping[s
             raise
         there = at_once(every(folders, search, guidance=True))
         candidate = next(candidate for candidate in there if candidate.skill.name == skill)
+    candidate = for_repository(candidate, where, f"{command} {quoted(skill)}")
     return review_of(candidate, registry, folders)
 
 

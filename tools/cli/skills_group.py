@@ -199,6 +199,7 @@ def show(
     workdir: Workdir = None,
     harness: Harness = None,
     shared: Shared = False,
+    repository: Repository = False,
     contents: Annotated[bool, typer.Option("--contents", help="Print its text files too.")] = False,
     journal: JournalPath = None,
     json: Json = False,
@@ -212,7 +213,7 @@ def show(
     from omac.tools.cli.show import ShowRequest, show
     from omac.tools.compose.scope_options import Where
 
-    request = ShowRequest(skill, Where(workdir, shared, harness), contents, journal, json)
+    request = ShowRequest(skill, Where(workdir, shared, harness, repository), contents, journal, json)
     return show(request, current().environment)
 
 
