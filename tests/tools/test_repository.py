@@ -55,7 +55,7 @@ def test_a_skill_is_shown_for_its_repository(omac: Omac) -> None:
     done = omac.run("show", "echo", "--workdir", str(project), "--repository")
     assert (done.status, " --repository --hash " in done.err) == (0, True), done
     omac.ok("approve", "echo", "--workdir", str(project), "--repository")
-    assert "approved" in omac.ok("show", "echo", "--workdir", str(project), "--repository")
+    assert "not approved" not in omac.ok("show", "echo", "--workdir", str(project), "--repository")
 
 
 # ---- the attacker's tests ----
