@@ -2,8 +2,8 @@
 
 Rules
 
-1. The row `journal.schema` is the lowest format that understands every event of the journal. Every append reads it: a
-   row above one's own format refuses the append (journal-newer).
+1. The row `journal.schema` is a format that understands every event of the journal. Every append reads it: a row above
+   one's own format refuses the append (journal-newer).
 2. Every kind of event knows the format it came with (`SINCE`), and encrypted fields came with one. The first append of
    a newer kind, or of such fields, raises the row in its own transaction.
 3. A run that stays lists itself in `opened`, with its format, in the transaction that opens the journal. While a
@@ -22,6 +22,8 @@ from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.event_kinds import ENCRYPTED, FIRST_SCHEMA, SCHEMA, SINCE
 from omac.journal.file import damaged, reading, require_known
 from omac.journal.log_connection import JournalConnection
+
+BATCHES = "access.batch-requested"  # the ends of several calls came with the same format
 
 
 class Present(msgspec.Struct, frozen=True):
@@ -70,7 +72,7 @@ def raise_to_batches(connection: JournalConnection, path: str, is_living: IsLivi
     require_known(path, schema)
     if schema < SINCE[BATCHES]:
         with connection.transaction():
-            if any(present.schema < SINCE[BATCHES] for present in living(connection, is_living)):
+            if _older_run(connection, SINCE[BATCHES], is_living) is not None:
                 return False
             raise_schema(connection, [BATCHES])
     return True
@@ -126,17 +128,20 @@ def in_use(path: str, present: Present) -> Refusal:
 def _require_no_older_run(
     connection: JournalConnection, needed: int, kind: str, path: str, is_living: IsLiving
 ) -> None:
-    for present in living(connection, is_living):
-        if present.schema < needed:
-            message = (
-                f"run {present.run} (omac {present.version}, pid {present.pid}) has the journal {path} open and is too "
-                f"old to read {kind} events; nothing was recorded"
-            )
-            fix = [f"omac stop {present.pid} --journal {quoted(path)}  # then try again"]
-            raise Refusal("journal-in-use", message, fix=fix)
+    present = _older_run(connection, needed, is_living)
+    if present is not None:
+        message = (
+            f"run {present.run} (omac {present.version}, pid {present.pid}) has the journal {path} open and is too "
+            f"old to read {kind} events; nothing was recorded"
+        )
+        fix = [f"omac stop {present.pid} --journal {quoted(path)}  # then try again"]
+        raise Refusal("journal-in-use", message, fix=fix)
 
 
-BATCHES = "access.batch-requested"  # the ends of several calls came with the same format
+def _older_run(connection: JournalConnection, needed: int, is_living: IsLiving) -> Present | None:
+    return next((present for present in living(connection, is_living) if present.schema < needed), None)
+
+
 _COLUMNS = ", ".join(Present.__struct_fields__)
 _OPENED = f"SELECT {_COLUMNS} FROM opened"  # noqa: S608  # our columns
 _LIST = f"INSERT INTO opened ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608  # our columns

@@ -4,8 +4,6 @@ conversation."""
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from omac.domain.access.access import AccessRefused
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionPruned
@@ -110,5 +108,5 @@ def _json(record: ExplainedRecord) -> dict[str, Any]:
         "stream": recorded.stream,
         "run": recorded.run,
         "actor": recorded.actor,
-        "event": msgspec.to_builtins(named_fields(recorded.event)),
+        "event": named_fields(recorded.event),
     }

@@ -32,6 +32,7 @@ from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.columns import QUOTED
 from omac.tools.terminal.differences import text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
+from omac.tools.terminal.named_fields import named_fields
 from omac.tools.terminal.render import lines_of_file, print_folded, print_line, report, report_fix
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
 from omac.tools.terminal.working_folder import is_current
@@ -229,7 +230,7 @@ def _document(reviewed: Review, environment: Mapping[str, str]) -> dict[str, obj
         "digest": approved.digest if approved else "",
         "repository": reviewed.standing.repository.common if reviewed.standing.repository else "",
         "approved_at": rfc3339(reviewed.approved_at) if reviewed.approved_at else None,
-        "sidecar": sidecar and msgspec.to_builtins(sidecar) | {"health": msgspec.structs.asdict(sidecar.health)},
+        "sidecar": sidecar and named_fields(sidecar),
         "limits": msgspec.to_builtins(_limits(reviewed, environment)),
         "set": sorted({*reviewed.given.secrets, *reviewed.given.config}),
         "missing": reviewed.missing(environment),

@@ -1,4 +1,4 @@
-"""The fields of events by their names, for people and for JSON: the journal itself stores them by their places."""
+"""The fields of structs by their names, for people and for JSON: the journal stores many by their places."""
 
 import msgspec
 
