@@ -11,7 +11,7 @@ import trio
 from omac.adapters.facade.connection import BegunRequest, FacadeConnection, Surroundings
 from omac.adapters.facade.ordinary import OrdinaryAnswers
 from omac.adapters.facade.polled import Phase, PolledConnection
-from omac.adapters.facade.poller import Poller
+from omac.adapters.facade.poller import Polled, Poller, guarded
 from omac.adapters.facade.pool import REST_S, SkillConnections
 from omac.adapters.http.accepting import log_failure
 from omac.adapters.http.slots import Slot
@@ -62,6 +62,10 @@ class DataPlane:
         self._polled.discard(connection)
         self._poller.forget(connection.socket)
 
+    def put_off(self, owner: Polled, happens: Callable[[], None]) -> None:
+        """Implement Keeper."""
+        self._poller.put_off(owner, happens)
+
     def _watch(self, connection: PolledConnection, wait_s: float) -> None:
         connection.rest(self.surroundings.clock() + wait_s)
         self._polled.add(connection)
@@ -86,7 +90,7 @@ class DataPlane:
             if kept and not slot.evicted and not self._stopped:
                 self._watch(connection, connection.surroundings.limits.idle_timeout_s)
                 if (ahead := client.take_ahead()) and connection.phase is Phase.RESTING:
-                    _guarded(connection, partial(connection.take, ahead))
+                    guarded(connection, partial(connection.take, ahead))
             else:
                 client.close()
                 slot.leave()
@@ -102,14 +106,5 @@ class DataPlane:
             await trio.sleep(SWEEP_S)
             now = self.surroundings.clock()
             for connection in [each for each in self._polled if each.deadline <= now]:
-                _guarded(connection, connection.late)
+                guarded(connection, connection.late)
             self._connections.sweep(now - REST_S)
-
-
-def _guarded(connection: PolledConnection, happens: Callable[[], None]) -> None:
-    """Let something happen to a connection; a fault of omac there ends that connection, and no other."""
-    try:
-        happens()
-    except Exception as error:
-        log_failure(_LOG, error)
-        connection.fail()

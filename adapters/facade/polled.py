@@ -14,6 +14,7 @@ Rules
 
 import logging
 import socket
+from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
 from typing import Protocol
@@ -24,6 +25,7 @@ from omac.adapters.facade.addressing import AddressedRequest, address
 from omac.adapters.facade.connection import BegunRequest, Surroundings, journal_slow
 from omac.adapters.facade.forward import client_head, upstream_head
 from omac.adapters.facade.ordinary import Unusual, require_ordinary
+from omac.adapters.facade.poller import READ_BYTES, Polled, read, read_message
 from omac.adapters.facade.pool import SkillConnection
 from omac.adapters.facade.proxy import Forwarded
 from omac.adapters.http.accepting import log_failure
@@ -35,24 +37,10 @@ from omac.adapters.http.wire import UNUSUAL, ClientGone, Wire, drain, leaving
 from omac.domain.kernel.refusal import Refusal
 from omac.services.access.port import Answer
 
-READ_BYTES = 132_096  # more than what is ordinary, so that one read shows that nothing is left
 PATIENCE_S = 0.7  # with the time between two looks at what is late, less than the shortest limit, a second
 REPEATED = frozenset(("GET", "HEAD", "OPTIONS"))
 
 _log = logging.getLogger("omac.facade")
-_buffer = memoryview(bytearray(READ_BYTES))  # of the one thread that polls: so much memory for each read takes longer
-
-
-def _read(sock: socket.socket) -> bytes:
-    """Return what a socket has received, READ_BYTES at most. Raises OSError."""
-    return bytes(_buffer[: sock.recv_into(_buffer)])
-
-
-def _read_message(sock: socket.socket) -> tuple[bytes, bool]:
-    """Return the same of a Unix socket, and whether descriptors came with it, which are dropped: behind them more may
-    be there, since a read ends there. Raises OSError."""
-    count, _, flags, _ = sock.recvmsg_into([_buffer])
-    return bytes(_buffer[:count]), bool(flags & socket.MSG_CTRUNC)
 
 
 class Phase(Enum):
@@ -73,14 +61,18 @@ class Keeper(Protocol):
     def forget(self, connection: "PolledConnection") -> None:
         """Stop watching a connection."""
 
+    def put_off(self, owner: Polled, happens: Callable[[], None]) -> None:
+        """Let something happen behind all events at hand; see Poller."""
+
 
 class PolledConnection:
     """One connection, from its acceptance on and from each rest on until something unusual happens."""
 
     __slots__ = (
         "_access", "_addressed", "_answer", "_client_gone", "_is_watching", "_keeper", "_leaving", "_more", "_skill",
-        "_started", "_stopped", "_unsure", "deadline", "phase", "slot", "socket", "surroundings",
+        "_started", "_stopped", "_unsent", "_unsure", "deadline", "phase", "slot", "socket", "surroundings",
     )  # fmt: skip
+    begins = True
 
     def __init__(self, sock: socket.socket, slot: Slot, surroundings: Surroundings, keeper: Keeper) -> None:
         self.socket = sock
@@ -101,7 +93,7 @@ class PolledConnection:
         self._forget_request()
 
     def _forget_request(self) -> None:
-        self._answer, self._started, self._access = b"", 0.0, 0
+        self._unsent, self._answer, self._started, self._access = b"", b"", 0.0, 0
         self._client_gone = self._is_watching = False
         self._more = self._unsure
         self._addressed: AddressedRequest | None = None
@@ -143,7 +135,7 @@ class PolledConnection:
             case Phase.ADMITTING:
                 self._hand_over(b"", self._begun(refused=journal_slow(self.surroundings.limits)))
             case Phase.WAITING:
-                self._hand_over_forwarded(b"")
+                self._hand_over_forwarded()
             case Phase.LEFT:
                 pass
 
@@ -152,10 +144,10 @@ class PolledConnection:
     def _receive(self) -> None:
         try:
             if self.surroundings.unix:
-                data, is_cut = _read_message(self.socket)
+                data, is_cut = read_message(self.socket)
                 self._more |= is_cut
             else:
-                data = _read(self.socket)
+                data = read(self.socket)
         except BlockingIOError:
             return
         except OSError:
@@ -232,24 +224,29 @@ class PolledConnection:
         if skill is None:
             self._hand_over(b"", self._begun())
             return
-        data = upstream_head(head, addressed.path, port=route.port, mount=route.mount, token=addressed.token)
+        mount, token = route.mount, addressed.token
+        self._unsent = upstream_head(head, addressed.path, port=route.port, mount=mount, token=token)
         self._skill, skill.answered = skill, self._skill_ready
+        self._keeper.put_off(self, self._send_request)
+
+    def _send_request(self) -> None:
+        """Send the request, unless it has ended meanwhile."""
+        if self._skill is None or not self._unsent:
+            return
         try:
-            sent = skill.socket.send(data)
-        except BlockingIOError:
-            sent = 0
+            self._unsent = self._skill.send(self._unsent)
         except OSError:
             self._send_again(repeated=False)  # none of it has reached the skill
             return
-        if sent < len(data):
-            self._hand_over_forwarded(data[sent:])
+        if self._unsent:
+            self._hand_over_forwarded()
 
     def _cut(self, _: Refusal) -> None:
         """Leave the connection to a task, as the route has ended: the task learns why."""
         if self._skill is None:
             self._hand_over(b"", self._begun())
         else:
-            self._hand_over_forwarded(b"")
+            self._hand_over_forwarded()
 
     # its answer
 
@@ -258,7 +255,7 @@ class PolledConnection:
         assert self._skill is not None
         try:
             try:
-                data = _read(self._skill.socket)
+                data = read(self._skill.socket)
             except BlockingIOError:
                 return
             except OSError:
@@ -267,7 +264,7 @@ class PolledConnection:
             if not self._answer and self._is_repeatable():
                 self._send_again(repeated=True)
             elif not data or (not self._relay_answer(events) and (events & UNUSUAL or len(data) == READ_BYTES)):
-                self._hand_over_forwarded(b"")
+                self._hand_over_forwarded()
             elif self.phase is Phase.WAITING:
                 self._skill.acknowledge()
         except Exception as error:
@@ -301,7 +298,7 @@ class PolledConnection:
                 raise Unusual
             response, length, fields = self.surroundings.answers.read(answer[:end], head)
         except (UpstreamError, Unusual):
-            self._hand_over_forwarded(b"")
+            self._hand_over_forwarded()
             return True
         if len(answer) < end + length:
             return False
@@ -323,7 +320,7 @@ class PolledConnection:
             self._abort("client-gone", response.status)
             return
         if sent < len(data):
-            self._hand_over_forwarded(b"", gone_ahead=sent)
+            self._hand_over_forwarded(gone_ahead=sent)
             return
         assert self._addressed is not None
         assert self._skill is not None
@@ -367,14 +364,14 @@ class PolledConnection:
         assert self._addressed is not None
         return BegunRequest(self._addressed, self._started, self._access, refused, forwarded)
 
-    def _hand_over_forwarded(self, unsent: bytes, gone_ahead: int = 0) -> None:
+    def _hand_over_forwarded(self, gone_ahead: int = 0) -> None:
         """Leave the rest of a request to a task, with the connection to the skill and what came of its answer."""
         assert self._skill is not None
         assert self.surroundings.connections is not None
         upstream = Wire(self.surroundings.connections.hand_over(self._skill), UpstreamError, self._answer)
         self._skill = None
         waited_s = PATIENCE_S - (self.deadline - self.surroundings.clock())  # less what is left
-        self._hand_over(b"", self._begun(forwarded=Forwarded(upstream, unsent, waited_s)), gone_ahead)
+        self._hand_over(b"", self._begun(forwarded=Forwarded(upstream, self._unsent, waited_s)), gone_ahead)
 
     def _hand_over(self, ahead: bytes, begun: BegunRequest | None = None, gone_ahead: int = 0) -> None:
         """Leave the connection to a task."""

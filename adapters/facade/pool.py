@@ -36,6 +36,7 @@ class SkillConnection:
     rests. `is_new`: it has had no request before. `sent_more`: the skill sent more than the answer."""
 
     __slots__ = ("_pool", "answered", "is_new", "number", "polls", "port", "sent_more", "since", "socket")
+    begins = False
 
     def __init__(self, pool: "SkillConnections", sock: socket.socket, port: int) -> None:
         self._pool = pool
@@ -57,6 +58,13 @@ class SkillConnection:
     def fail(self) -> None:
         """Implement Polled: drop the connection."""
         self._pool.drop(self)
+
+    def send(self, request: bytes) -> bytes:
+        """Send a request, as much of it as goes at once, and return the rest. Raises OSError where none has gone."""
+        try:
+            return request[self.socket.send(request) :]
+        except BlockingIOError:
+            return request
 
     def acknowledge(self) -> None:
         """Acknowledge at once what has come of an answer, where the rest of it is missing."""

@@ -20,10 +20,11 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 class RecordingGate:
-    """An access recorder that accepts TOKEN, and keeps requests and outcomes in a transcript, in the order they
-    came."""
+    """An access recorder that accepts TOKEN, and keeps requests and outcomes in a transcript, in the order they came.
+    With `ahead` it admits a request of the poller at once, unless it has to wait for `durable`."""
 
-    def __init__(self, port: int, max_body_bytes: int = 1 << 30) -> None:
+    def __init__(self, port: int, max_body_bytes: int = 1 << 30, *, ahead: bool = False) -> None:
+        self._ahead = ahead
         self.target = ResolvedRoute("/work", "fast", "fast", None, port, max_body_bytes, token_digest("t"))
         self.transcript: list[tuple[Any, ...]] = []
         self._grown = trio.Event()
@@ -61,7 +62,11 @@ class RecordingGate:
                 access = refusal
             answered(access)
 
-        trio.lowlevel.spawn_system_task(admit)
+        if self._ahead and self.durable is None:
+            with contextlib.suppress(StopIteration):  # it does not wait
+                admit().send(None)
+        else:
+            trio.lowlevel.spawn_system_task(admit)
 
     def watch(self, way: ResolvedRoute, cut: Callable[[Refusal], None]) -> None:
         self.cuts.append(cut)
@@ -189,14 +194,21 @@ class House:
             stream.socket.close()
 
 
-@pytest.fixture(params=["polled", "tasks"])
-def polling(request: pytest.FixtureRequest) -> bool:
-    """Return True for connections in the poller, False for a task for each: all assertions hold for both."""
-    return bool(request.param == "polled")
+@pytest.fixture(params=["polled", "tasks", pytest.param("ahead", marks=pytest.mark.full)])
+def way(request: pytest.FixtureRequest) -> str:
+    """Return how connections are served: in the poller, by a task for each, or in the poller with records that nobody
+    waits for. All assertions hold for each."""
+    return str(request.param)
 
 
 @pytest.fixture
-def build(nursery: trio.Nursery, polling: bool) -> Iterator[Callable[..., Awaitable[House]]]:
+def polling(way: str) -> bool:
+    """Return True for connections in the poller, False for a task for each."""
+    return way != "tasks"
+
+
+@pytest.fixture
+def build(nursery: trio.Nursery, way: str, polling: bool) -> Iterator[Callable[..., Awaitable[House]]]:
     """Yield a function that starts a facade before a skill, `handler`; with None the skill does not listen. `path` is
     that of a Unix socket; without it the facade listens on TCP."""
     houses: list[House] = []
@@ -210,7 +222,7 @@ def build(nursery: trio.Nursery, polling: bool) -> Iterator[Callable[..., Awaita
         **limits: Any,
     ) -> House:
         (back,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        gate = RecordingGate(back.socket.getsockname()[1], max_body_bytes)
+        gate = RecordingGate(back.socket.getsockname()[1], max_body_bytes, ahead=way == "ahead")
         front = listen.tcp("127.0.0.1", 0, "") if path is None else listen.unix(path)
         house = House(path or front.getsockname()[1], gate, trio.CancelScope())
         houses.append(house)

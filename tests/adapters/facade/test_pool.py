@@ -19,6 +19,7 @@ from omac.adapters.facade import ordinary, plane, polled, poller, pool, proxy
 from omac.adapters.facade.addressing import address
 from omac.adapters.facade.connection import BegunRequest, FacadeConnection, Surroundings
 from omac.adapters.facade.limits import FacadeLimits
+from omac.adapters.facade.poller import READ_BYTES
 from omac.adapters.http.bodies import UpstreamError
 from omac.adapters.http.http1 import parse_request_head
 from omac.adapters.http.slots import SlotLimits, Slots
@@ -32,10 +33,10 @@ HELD_UP_S = 0.03  # shorter than the 40 ms for which Linux puts off an acknowled
 LATE_ANSWERS = 12  # together more than the system holds for a Unix socket
 
 
-@pytest.fixture
-def polling() -> bool:
-    """Return True: connections of tasks alone do not rest."""
-    return True
+@pytest.fixture(params=["polled", pytest.param("ahead", marks=pytest.mark.full)])
+def way(request: pytest.FixtureRequest) -> str:
+    """Return how connections are served: those of tasks alone do not rest."""
+    return str(request.param)
 
 
 class Skill:
@@ -343,7 +344,7 @@ async def test_an_answer_that_has_begun_is_followed_by_no_refusal(make_gate: Any
 
 def test_one_read_shows_that_nothing_is_left() -> None:
     """A single read holds more than the largest ordinary answer: the system reports no second event for a rest."""
-    assert FacadeLimits().answer_head_bytes_max + ordinary.ANSWER_MAX < polled.READ_BYTES
+    assert FacadeLimits().answer_head_bytes_max + ordinary.ANSWER_MAX < READ_BYTES
 
 
 class OneAtATime(http.server.BaseHTTPRequestHandler):
@@ -514,6 +515,31 @@ async def test_a_client_that_leaves_cancels_what_the_skill_does(build: Build, re
     with trio.fail_after(2):
         await closed.wait()
     assert (await house.gate.until("aborted"))[2:] == (None, 0, 0, "client-gone")
+
+
+async def test_a_request_that_ended_before_it_was_sent(
+    build: Build, read_request: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that waits to be sent with those of its poll, and whose client leaves meanwhile, does not go."""
+    held: list[Callable[[], None]] = []
+
+    def hold(_plane: object, _owner: object, happens: Callable[[], None]) -> None:
+        held.append(happens)
+
+    skill = Skill(read_request)
+    house = await build(skill)
+    with monkeypatch.context() as patch:
+        patch.setattr(plane.DataPlane, "put_off", hold)
+        client = await house.client()
+        await client.ask("GET", "/gone")
+        await house.gate.until_holds(lambda: bool(held))
+        await client.stream.aclose()
+        assert (await house.gate.until("aborted"))[2:] == (None, 0, 0, "client-gone")
+        held.pop()()
+    other = await house.client()
+    await other.ask("GET", "/next")
+    await other.until(b"ok")
+    assert skill.requests == [b"GET /next"]
 
 
 class Unread(http.server.BaseHTTPRequestHandler):
