@@ -22,6 +22,7 @@ from functools import partial
 import msgspec
 import trio
 
+from omac.domain.access.access import outcomes_in
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal
 from omac.journal.application import CommitGroup, Journal
@@ -143,7 +144,8 @@ class CommitThread:
             if self._committed:
                 self._hand_over()
             if self._owed:
-                _log.error("%d outcomes could not be recorded; the next start records them as aborted", len(self._owed))
+                count = outcomes_in(draft.event for submission in self._owed for draft in submission.group.drafts)
+                _log.error("%d outcomes could not be recorded; the next start records them as aborted", count)
         except BaseException as error:
             failure = error
         finally:

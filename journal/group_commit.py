@@ -19,6 +19,7 @@ from functools import partial
 import outcome
 import trio
 
+from omac.domain.access.access import outcomes_in
 from omac.domain.kernel.event import Cause, Draft, Recorded, Spooled
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import CommitGroup, Journal
@@ -107,7 +108,8 @@ class Writer(trio.abc.Instrument):
     def submit_soon(self, drafts: Sequence[Draft], cause: Cause) -> None:
         """Append to logs without versions, without waiting; kept until it is written, or until omac ends."""
         if self._closed:
-            _log.error("%d outcomes came too late to be recorded; the next start records them as aborted", len(drafts))
+            count = outcomes_in(draft.event for draft in drafts)
+            _log.error("%d outcomes came too late to be recorded; the next start records them as aborted", count)
         else:
             self._ride_soon()
             self._put(Submission(self._journal.group(drafts, self._journal.envelope(cause)), None, kept=True))

@@ -14,7 +14,7 @@ Rules
    recorded one by one. Where too many of these differ, the rest are counted together, by no name.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from msgspec.structs import astuple
@@ -177,6 +177,12 @@ def accesses_of(position: int, event: Event) -> Iterator[tuple[int, AccessEvent]
             yield from event.each()
         case _:
             pass
+
+
+def outcomes_in(events: Iterable[Event]) -> int:
+    """Return how many outcomes events record: those of calls that ended together are several."""
+    together = AccessBatchCompleted, AccessBatchAborted
+    return sum(len(event.request) if isinstance(event, together) else 1 for event in events)
 
 
 def in_batches(entries: Sequence[Entry], most: int) -> Iterator[Sequence[Entry]]:

@@ -43,9 +43,10 @@ class Histories(Protocol):
         ...
 
 
-def ending_cause(ended: Recorded, journal: Histories) -> Recorded | None:
+def ending_cause(ended: Recorded, journal: Histories, request: int | None = None) -> Recorded | None:
     """Return what led to the end of a call that was refused or cut off; None for what is no such end, and where the
-    call itself or its caller is the reason. Raises Refusal."""
+    call itself or its caller is the reason. Of calls that ended together only those count whose request is at the
+    position `request`, and all without one. Raises Refusal."""
     match ended.event:
         case AccessRefused(reason=reason) as call if call.skill is not None:
             history = _history(ended, call, call.skill, reason, journal)
@@ -53,7 +54,8 @@ def ending_cause(ended: Recorded, journal: Histories) -> Recorded | None:
         case AccessAborted() as end:
             return _cut_by(ended, end.request, end.reason, journal)
         case AccessBatchAborted() as together:
-            causes = (_cut_by(ended, access, end.reason, journal) for access, end in together.each())
+            ends = [entry for entry in together.each() if request in (None, position_of(entry[0]))]
+            causes = (_cut_by(ended, access, end.reason, journal) for access, end in ends)
             return next((cause for cause in causes if cause is not None), None)
         case _:
             return None

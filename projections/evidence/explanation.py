@@ -62,9 +62,10 @@ def explain(position: int, links: RecordLinks, records_max: int = RECORDS_MAX) -
     members = {record.position: record for record in chain}
     is_cut = _add(members, links.caused_by({position}), links, records_max)
     is_cut |= _add(members, _of_same_accesses(target, links), links, records_max)
+    request = position if isinstance(target.event, AccessRequested | AccessBatchRequested) else None
     linked, because_of = set(members), dict[int, int]()
     for ended in list(members.values()):
-        if (cause := ending_cause(ended, links)) is not None:
+        if (cause := ending_cause(ended, links, request)) is not None:
             because_of[ended.position] = cause.position
             room = records_max - len(members)
             members |= {record.position: record for record in _chain(cause, links, room)}

@@ -30,7 +30,10 @@ from contract.media import needs_bubblewrap, small_disk
 from contract.recorder import assert_whole, group, insert, log
 from polling import until
 
+from omac.domain.access.access import AccessAborted, access_ids, ends_together
+from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause, Draft, Recorded
+from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
 from omac.journal import commit_thread, group_commit
 from omac.journal.application import CommitGroup, Journal
@@ -707,6 +710,24 @@ async def test_missing_outcomes_are_logged(
     assert [line for line in errors if line.startswith("1 outcomes could not be recorded")]
     assert [line for line in errors if line.startswith("2 outcomes came too late")]
     assert_whole(journal.store, 0)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_missing_outcomes_that_share_a_record_are_counted_one_by_one(
+    live: Live, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log counts the outcomes of calls, however many of them one record would have held."""
+    ended = ends_together([(access, AccessAborted(1, "stopping")) for access in access_ids(1, 7)], 5)
+    whole, rest = (Draft(ids.access_stream(HostId("h")), None, event) for event in ended)
+    holder = lock(path)
+    live.writer.submit_soon([whole], CAUSE)
+    live.stop()
+    await live.ended.wait()
+    live.writer.submit_soon([whole, rest], CAUSE)
+    holder.close()
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert [line for line in errors if line.startswith("5 outcomes could not be recorded")]
+    assert [line for line in errors if line.startswith("7 outcomes came too late")]
 
 
 async def test_a_stuck_store_does_not_block_callers(

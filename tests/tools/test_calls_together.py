@@ -117,7 +117,7 @@ def positions(omac: Omac, position: int) -> set[int]:
 
 def test_exported(busy: Omac, tmp_path: Path) -> None:
     """An export of one call verifies, and has the records of its request and its end; as OCSF, an object for each call
-    in them."""
+    in them, with the fields of that call alone."""
     key = busy.ok("key", "show").strip()
     busy.ok("export", "--out", str(tmp_path / "plain"), "--path", "/echo/7")
     busy.ok("export", "verify", str(tmp_path / "plain"), "--key", key)
@@ -132,6 +132,13 @@ def test_exported(busy: Omac, tmp_path: Path) -> None:
     )
     assert begun.keys() >= ended.keys()
     assert all(entry["http_request"] == begun[uid]["http_request"] for uid, entry in ended.items())
+    for entry in objects:  # not the whole record: there are as many objects as that has calls
+        own, position = entry["unmapped"]["event"], entry["unmapped"]["position"]
+        uid = f"{own.get('request', position)}.{own.get('number', 0)}".removesuffix(".0")
+        assert (uid, entry["http_request"]["url"]["path"]) == (
+            entry["api"]["request"]["uid"],
+            own.get("path", begun[uid]["http_request"]["url"]["path"]),
+        )
 
 
 @pytest.mark.parametrize("policy", ["*.path", "access.requested.path", "access.requested", "access"])

@@ -1,14 +1,17 @@
 """Events as the Open Cybersecurity Schema Framework has them, version 1.8.0: what a program did is Process Activity
 (1007), all else API Activity (6003). The schemas of both lie in `ocsf_schema`, with their licence.
 
-An event is one object, which `unmapped` has as it was recorded; one of several accesses is an object for each. The end
-of an access names what its beginning named, where both are exported. An event without content has no object: a class of
-its own would have to invent when it was.
+An event is one object, which `unmapped` has as it was recorded. One of several accesses is an object for each, with the
+fields of that one: of 256 that each had all, one record would be megabytes. The end of an access names what its
+beginning named, where both are exported. An event without content has no object: a class of its own would have to
+invent when it was.
 """
 
 import shlex
 from collections.abc import Iterator
 from typing import Any
+
+import msgspec
 
 from omac.domain.access.access import (
     AccessAborted,
@@ -84,7 +87,8 @@ class OcsfObjects:
         """Yield the objects of an event; `record` is what it says."""
         if isinstance(event, AccessBatchRequested | AccessBatchCompleted | AccessBatchAborted):
             for number, (access, of_one) in enumerate(accesses_of(content.position, event)):
-                yield self._object(content, of_one, record, access, f".{number}")
+                fields = msgspec.structs.asdict(of_one) | {"number": number_of(access)}
+                yield self._object(content, of_one, record | {"event": fields}, access, f".{number}")
         else:
             access = event.request if isinstance(event, AccessCompleted | AccessAborted) else content.position
             yield self._object(content, event, record, access)

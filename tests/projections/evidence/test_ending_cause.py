@@ -1,6 +1,6 @@
 """projections/evidence/ending_cause.py: the event because of which a call was refused or cut off."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import pytest
 
@@ -17,6 +17,7 @@ from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest
 from omac.domain.sidecars.sidecar import Stopped, StopRequested
 from omac.projections.evidence.ending_cause import LATE_NS, ending_cause
+from omac.projections.evidence.explanation import explain
 
 HOST = HostId("h")
 BESIDE = ids.namespace_beside(HOST, RunId("r"))
@@ -41,6 +42,15 @@ class Listed:
 
     def history(self, stream: StreamId) -> Sequence[Recorded]:
         return [record for record in self.records if record.stream == stream]
+
+    def caused_by(self, positions: Collection[int]) -> Iterator[int]:
+        return iter(())
+
+    def of_type(self, event: type[Event], after: int) -> Iterator[Recorded]:
+        return (record for record in self.records[after:] if type(record.event) is event)
+
+    def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
+        return ()
 
 
 def cause_position(position: int, *events: tuple[StreamId, Event]) -> int | None:
@@ -92,6 +102,21 @@ def test_what_cut_a_call() -> None:
     other_session = (OWN, SessionEnded("t", TokenDigest("d")))
     assert cause_position(3, before, (CALLS, REQUEST), (CALLS, cut), other_session, (OWN, STUB)) is None  # too late
     assert cause_position(2, (OWN, STUB), (CALLS, AccessAborted(1, "revoked"))) is None  # its request is none
+
+
+def test_calls_that_ended_together_have_causes_of_their_own() -> None:
+    """The explanation of a request has the cause for which its own call was cut off, and none where only others were,
+    though their ends are one record."""
+    other = AccessRequested("/w", "other", "o", "s", "GET", "/x")
+    left = AccessRequested("/w", "echo", "m", "s", "GET", "/y")
+    reasons = "revoked", "revoked", "client-gone"
+    together = AccessBatchAborted((1, 2, 3), (0,) * 3, reasons, (None,) * 3, (0,) * 3, (0,) * 3, (None,) * 3)
+    journal = Listed((CALLS, REQUEST), (CALLS, other), (CALLS, left), (OWN, STUB), (OWN, OTHER), (CALLS, together))
+    ended = journal.records[5]
+    causes = [ending_cause(ended, journal, request) for request in (1, 2, 3, None)]
+    assert [cause and cause.position for cause in causes] == [4, 5, None, 4]
+    explained = [explain(request, journal) for request in (1, 2, 3)]
+    assert [tree and tree.records[-1].because_of for tree in explained] == [4, 5, None]
 
 
 def test_the_call_itself_is_the_reason() -> None:
