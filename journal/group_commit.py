@@ -136,9 +136,12 @@ class Writer(trio.abc.Instrument):
             self._ride.deadline = trio.current_time() + RIDE_S
 
     def before_io_wait(self, _timeout: float) -> None:
-        """Hand on what was gathered, if somebody waits: no task is left to run. See trio.abc.Instrument."""
+        """Hand on what was gathered, if somebody waits: no task is left to run. Otherwise prepare it, so that who waits
+        next does not wait for that, too. See trio.abc.Instrument."""
         if self._is_awaited:
             self._hand_on()
+        elif self._gathering:
+            self._flush()
 
     def _hand_on(self) -> None:
         """Give the thread what was gathered."""

@@ -630,10 +630,17 @@ async def test_gathered_just_before_a_commit(live: Live, journal: Journal) -> No
 
 
 async def test_gathered_and_not_awaited(live: Live, journal: Journal) -> None:
-    """A gatherer for which nobody waits submits soon, without a commit that somebody waits for."""
-    live.writer.gather(lambda: live.writer.submit_soon([called("soon")], CAUSE), is_awaited=False)
+    """A gatherer for which nobody waits submits as soon as the loop has nothing else to do, so that nobody waits for
+    that later; it is written soon, without a commit that somebody waits for."""
+    submitted: list[str] = []
+
+    def submit() -> None:
+        submitted.append("soon")
+        live.writer.submit_soon([called("soon")], CAUSE)
+
+    live.writer.gather(submit, is_awaited=False)
     await trio.testing.wait_all_tasks_blocked()
-    assert texts(list(journal.records())) == []
+    assert (submitted, texts(list(journal.records()))) == (["soon"], [])
     await until(lambda: texts(list(journal.records())) == ["soon"])
 
 
