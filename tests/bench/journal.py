@@ -15,7 +15,7 @@ import trio
 from bench.report import Figure, median, percentile, publish
 
 from omac.adapters.files.state import StateDir
-from omac.domain.access.access import AccessRequested
+from omac.domain.access.access import AccessCompleted, AccessRequested
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause, Draft, Recorded
 from omac.journal import commit_thread, group_commit
@@ -68,11 +68,12 @@ def main() -> bool:
 
 
 async def appends(
-    path: Path, batch_max: int, task_count: int = TASKS, seconds: float = SECONDS
+    path: Path, batch_max: int, task_count: int = TASKS, seconds: float = SECONDS, *, ends: bool = False
 ) -> tuple[float, list[float]]:
     """Return events per second and every task's waits in seconds, for tasks that each wait for their own event.
 
-    `batch_max` 1 is a commit, and a flush of the disk, for each event.
+    `batch_max` 1 is a commit, and a flush of the disk, for each event. With `ends` each request of a task goes with the
+    outcome of the one before, as those of a client that calls a skill again and again.
     """
     commit_thread.BATCH_MAX = batch_max
     keys = partial(StateDir(str(path.absolute()) + ".state").subject_keys, str(path))
@@ -85,7 +86,8 @@ async def appends(
 
     ours = group_commit.Writer(journal, 0, fold)
     waits: list[float] = []
-    draft = Draft(ids.access_stream(ids.HostId("host")), None, EVENT)
+    stream = ids.access_stream(ids.HostId("host"))
+    draft = Draft(stream, None, EVENT)
     async with trio.open_nursery() as outer:
         await outer.start(ours.run)
         began = time.perf_counter()
@@ -93,14 +95,21 @@ async def appends(
 
             async def append() -> None:
                 while (start := time.perf_counter()) < began + seconds:
-                    await ours.submit((draft,), Cause("agent"))
+                    (recorded,) = await ours.submit((draft,), Cause("agent"))
                     waits.append(time.perf_counter() - start)
+                    if ends:
+                        outcome = AccessCompleted(recorded.position, 200, 0, 1024, 500)
+                        ours.submit_soon((Draft(stream, None, outcome),), Cause("agent", None, recorded.position))
 
             for _ in range(task_count):
                 tasks.start_soon(append)
         elapsed = time.perf_counter() - began
         outer.cancel_scope.cancel()
-    assert journal.store.head() == len(waits) == system.position
+    count = len(waits) * (1 + ends)
+    assert (journal.store.head(), system.position) in (
+        (count, count),
+        (count, count - ends),
+    )  # the last end nobody awaits
     journal.close()
     return len(waits) / elapsed, waits
 
