@@ -2,7 +2,6 @@
 
 import logging
 import socket
-from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -11,7 +10,7 @@ import trio
 from omac.adapters.facade.connection import BegunRequest, FacadeConnection, Surroundings
 from omac.adapters.facade.ordinary import OrdinaryAnswers
 from omac.adapters.facade.polled import Phase, PolledConnection
-from omac.adapters.facade.poller import Polled, Poller, guarded
+from omac.adapters.facade.poller import Poller, guarded
 from omac.adapters.facade.pool import REST_S, SkillConnections
 from omac.adapters.http.accepting import log_failure
 from omac.adapters.http.slots import Slot
@@ -29,6 +28,7 @@ class DataPlane:
     def __init__(self, tasks: trio.Nursery, surroundings: Surroundings, clients_max: int) -> None:
         self._tasks = tasks
         self._poller = Poller()
+        self.put_off = self._poller.put_off  # of a Keeper, and without a call between: it is for each request
         self._connections = SkillConnections(self._poller, clients_max, surroundings.reaches)
         answers = OrdinaryAnswers(surroundings.limits.answer_head_bytes_max)
         self.surroundings = msgspec.structs.replace(surroundings, connections=self._connections, answers=answers)
@@ -61,10 +61,6 @@ class DataPlane:
         """Implement Keeper: stop watching a connection."""
         self._polled.discard(connection)
         self._poller.forget(connection.socket)
-
-    def put_off(self, owner: Polled, happens: Callable[[], None]) -> None:
-        """Implement Keeper."""
-        self._poller.put_off(owner, happens)
 
     def _watch(self, connection: PolledConnection, wait_s: float) -> None:
         connection.rest(self.surroundings.clock() + wait_s)

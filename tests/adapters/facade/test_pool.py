@@ -523,21 +523,22 @@ async def test_a_request_that_ended_before_it_was_sent(
     """A request that waits to be sent with those of its poll, and whose client leaves meanwhile, does not go."""
     held: list[Callable[[], None]] = []
 
-    def hold(_plane: object, _owner: object, happens: Callable[[], None]) -> None:
+    def hold(_poller: object, _owner: object, happens: Callable[[], None]) -> None:
         held.append(happens)
 
+    monkeypatch.setattr(poller.Poller, "put_off", hold)
     skill = Skill(read_request)
     house = await build(skill)
-    with monkeypatch.context() as patch:
-        patch.setattr(plane.DataPlane, "put_off", hold)
-        client = await house.client()
-        await client.ask("GET", "/gone")
-        await house.gate.until_holds(lambda: bool(held))
-        await client.stream.aclose()
-        assert (await house.gate.until("aborted"))[2:] == (None, 0, 0, "client-gone")
-        held.pop()()
+    client = await house.client()
+    await client.ask("GET", "/gone")
+    await house.gate.until_holds(lambda: bool(held))
+    await client.stream.aclose()
+    assert (await house.gate.until("aborted"))[2:] == (None, 0, 0, "client-gone")
+    held.pop()()
     other = await house.client()
     await other.ask("GET", "/next")
+    await house.gate.until_holds(lambda: bool(held))
+    held.pop()()
     await other.until(b"ok")
     assert skill.requests == [b"GET /next"]
 
