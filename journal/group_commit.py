@@ -67,11 +67,11 @@ class Writer(trio.abc.Instrument):
             while not self._ended.is_set():
                 with trio.CancelScope() as self._ride:
                     await self._ended.wait()
-                self.hand_on()
+                self._hand_on()
         finally:
             with contextlib.suppress(KeyError):  # Trio removes one that failed
                 trio.lowlevel.remove_instrument(self)
-            self.hand_on()
+            self._hand_on()
             self._closed = True
             self._thread.finish()
             with trio.move_on_after(STOP_S, shield=True) as waiting:
@@ -139,12 +139,12 @@ class Writer(trio.abc.Instrument):
         """Hand on what was gathered, if somebody waits: no task is left to run. Otherwise prepare it, so that who waits
         next does not wait for that, too. See trio.abc.Instrument."""
         if self._is_awaited:
-            self.hand_on()
+            self._hand_on()
         elif self._gathering:
             self._flush()
 
-    def hand_on(self) -> None:
-        """Give the thread what was gathered, now: what is gathered behind it is another commit."""
+    def _hand_on(self) -> None:
+        """Give the thread what was gathered."""
         self._flush()
         self._is_awaited = False
         if self._gathered:

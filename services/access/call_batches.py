@@ -3,8 +3,7 @@
 A record takes its time whether it holds one request or a hundred: it is encoded, encrypted, proven, stored and folded.
 So the requests that come on one route in one pass are one record, and so are the answers that end in one. Each call
 gets the id of its own access, as if it had been alone. While an omac is at work that would misread such records, each
-call has its own. When many have come, these are committed while the loop goes on with the others: else all calls would
-wait for one commit, and the loop with them.
+call has its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,9 +28,8 @@ from omac.domain.kernel.refusal import Refusal
 from omac.projections.access.routes import ResolvedRoute
 from omac.services.kernel.engine import Engine
 
-MANY = 64  # requests of one pass on one route: their commit takes less time than the loop with as many others
-
 _AGENT = Cause("agent")
+
 
 Answered = Callable[[int | Exception], None]  # the id of an access, or why there is none
 _Begun = tuple[str, str, Answered]  # a request that waits for its record: method, path, and who gets the answer
@@ -55,8 +53,6 @@ class CallBatches:
             entry = self._begun[id(route)] = route, []
             self._engine.gather(self._flush, is_awaited=True)
         entry[1].append((method, path, answered))
-        if len(entry[1]) == MANY:
-            self._engine.hand_on()
 
     def end(self, access: int, end: AccessEnd) -> None:
         """Have the end of an access recorded, without waiting."""

@@ -198,10 +198,6 @@ class Engine(Execution):
         """Have `flush` called before the next commit; see `Writer.gather`."""
         self._writer.gather(flush, is_awaited=is_awaited)
 
-    def hand_on(self) -> None:
-        """Have that committed which was submitted and gathered; see `Writer.hand_on`."""
-        self._writer.hand_on()
-
     def record_then(self, fact: Addressed[Any, Any], cause: Cause, answered: Answered) -> None:
         """Append a fact to a log without waiting; see `Writer.submit_then`. Raises Refusal."""
         self._writer.submit_then((self._fact(fact),), cause, answered)

@@ -12,6 +12,7 @@ import trio.testing
 
 from omac.domain.access.access import (
     AGGREGATE,
+    BATCH_MAX,
     AccessAborted,
     AccessBatchAborted,
     AccessBatchCompleted,
@@ -31,7 +32,6 @@ from omac.journal.format import BATCHES, Present
 from omac.journal.opening import open_journal
 from omac.projections.access.routes import ResolvedRoute
 from omac.projections.evidence.accesses import audit_rows
-from omac.services.access.call_batches import MANY
 from omac.services.access.port import Answer, Request
 from omac.services.access.recorder import JournalAccessRecorder
 from omac.services.kernel.recovery import recover
@@ -101,25 +101,18 @@ async def test_a_request_that_comes_later_is_a_record_of_its_own(serving: Servin
         assert [type(record.event) for record in accesses(omac)] == [AccessRequested, AccessRequested]
 
 
-async def test_many_are_recorded_while_the_loop_goes_on(serving: Serving, routes: Any) -> None:
-    """When many requests have come, they are committed before the pass ends, and those behind them are another
-    record."""
+async def test_a_record_has_a_bound(serving: Serving, routes: Any) -> None:
+    """More requests than one record takes are several records."""
     async with serving() as omac:
         echo, _ = await routes(omac)
-        head = omac.journal.store.head()
-        answers: list[Any] = []
-        for number in range(MANY):
-            assert omac.journal.store.head() == head
-            omac.gate.admit_then(echo, Request("GET", f"/{number}"), answers.append)
-        deadline = time.monotonic() + 5
-        while omac.journal.store.head() == head and time.monotonic() < deadline:
-            time.sleep(0.001)
-        assert omac.journal.store.head() == head + 1
-        answers += (await ask(omac.gate, (echo, "/a"), (echo, "/b"))).values()
+        answers = await ask(omac.gate, *((echo, f"/{number}") for number in range(BATCH_MAX + 2)))
         first, second = accesses(omac)
-        assert (len(first.event.path), second.event.path) == (MANY, ("/a", "/b"))
-        assert len(set(answers)) == MANY + 2
-        assert {position_of(answer) for answer in answers} == {first.position, second.position}
+        assert (len(first.event.path), second.event.path) == (BATCH_MAX, (f"/{BATCH_MAX}", f"/{BATCH_MAX + 1}"))
+        assert len(set(answers.values())) == BATCH_MAX + 2
+        assert {position_of(answer) for answer in answers.values()} == {
+            first.position,
+            second.position,
+        }
 
 
 async def test_ends_of_one_pass_are_one_record(serving: Serving, routes: Any) -> None:
