@@ -59,4 +59,4 @@ def body_too_large(route: ResolvedRoute) -> Refusal:
     """The body is over the limit of its skill."""
     whose, fix = route.limit("max_body_bytes", route.max_body_bytes)
     message = f"the body of a request to this skill is limited to {counted(route.max_body_bytes, 'byte')}, {whose}"
-    return Refusal("body-too-large", message, fix=[fix])
+    return Refusal("body-too-large", message, fix=[fix], skill=route.skill)

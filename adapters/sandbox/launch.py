@@ -158,6 +158,7 @@ class UnderBubblewrap(HeldProgram):
         self._held = os.dup(self._gate)  # which the namespace's init keeps open, and the program has not
         self._alive = -1
         self._watcher = 0
+        self._program = 0
         self._namespace = -1  # a descriptor of its init, once that is there
         self._expected: mounted.Expected
 
@@ -252,7 +253,8 @@ class UnderBubblewrap(HeldProgram):
         return self.argv
 
     def _target(self) -> int | None:
-        """The program's own pid, as the host sees it: the init's first child, which it starts once it is let go."""
+        """The program's own pid, as the host sees it: the init's first child, which it starts once it is let go. What
+        the program leaves behind are children of the init, too."""
         if not self._begun:
             return None
         while True:
@@ -263,7 +265,8 @@ class UnderBubblewrap(HeldProgram):
             except OSError:
                 return 0
             if child or not state or state[0] in b"ZX":
-                return child
+                self._program = self._program or child
+                return child if child == self._program else 0
             time.sleep(_LOOK_EVERY_S)
 
 

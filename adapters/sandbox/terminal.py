@@ -60,15 +60,21 @@ class Terminal:
 
     def stop_with(self, pid: int, resume: Callable[[], None] = lambda: None) -> None:
         """Stop omac, since this process has stopped, until a shell lets the job go on; then both do, and first what
-        `resume` lets go on. A process group of the process' own, as a shell's, has the foreground again then."""
+        `resume` lets go on. A process group of the process' own, as a shell's, has the foreground again then. All of
+        its group go on, as Ctrl-Z stopped all: a shell would see to that, but a signal to omac alone does not."""
+        try:
+            group = os.getpgid(pid)  # now, since it may end before another of its group goes on
+        except ProcessLookupError:
+            resume()  # it has been killed meanwhile
+            return
         self.pass_foreground(pid, to_it=False)  # where the shell that launched omac looks for it
         os.kill(os.getpid(), _signal.SIGSTOP)
         self.pass_foreground(pid, to_it=True)
         resume()
         try:
-            os.kill(pid, _signal.SIGCONT)
+            os.killpg(group, _signal.SIGCONT)
         except ProcessLookupError:
-            pass  # it has been killed meanwhile
+            pass  # they have been killed meanwhile
 
     def pass_foreground(self, pid: int, *, to_it: bool) -> None:
         """Pass the foreground between omac's process group and another process', where the one has it."""

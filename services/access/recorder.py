@@ -146,7 +146,8 @@ class JournalAccessRecorder:
                 raise stopping()
             now = self._resolve(route.digest, route.mount)
             if now.port != route.port:
-                raise Refusal("sidecar-down", f"{route.skill}: its sidecar was restarted; try again")
+                message = f"{route.skill}: its sidecar was restarted; try again"
+                raise Refusal("sidecar-down", message, skill=route.skill)
         except Refusal as refusal:
             self.aborted(admitted, Answer(refusal.status, 0, 0, 0), refusal.reason)
             raise

@@ -158,6 +158,14 @@ def test_with_defaults_only_what_is_required_and_new_is_asked_for(omac: Omac, sh
     assert values(omac, shop) == {"secrets": ["TOKEN"], "config": {"REGION": "eu"}}
 
 
+def test_a_default_without_a_character_is_shown(omac: Omac) -> None:
+    """A prompt names what Enter takes, also where that is the empty string."""
+    with_vault(omac)
+    plain = META.partition("  secrets:")[0] + "  config:\n    - {name: WORD, default: ''}\n"
+    done = typed(omac, [("Enter takes ''", b"\n")], "register", "slack", "--workdir", str(valued(omac, "fair", plain)))
+    assert done.status == 0, done
+
+
 def test_what_was_given_here_is_kept(omac: Omac, shop: Path) -> None:
     """A second registration needs no value, with or without `--defaults`. With --reprompt flags it asks again, and
     Enter keeps a value."""

@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +61,21 @@ def set_token(omac: Omac, project: Path, value: str = SECRET) -> None:
     """Give a secret by a pipe, and assert that it was accepted."""
     done = piped(omac, value.encode() + b"\n", "secrets", "set", "slack", "TOKEN", "--workdir", str(project))
     assert done.status == 0, done
+
+
+
+def test_a_value_is_replaced_while_a_server_is_suspended(omac: Omac, shop: Path) -> None:
+    """A command that replaces a secret reports a run whose sidecars go on with the one of before."""
+    server = omac.serve()
+    line = ("secrets", "set", "slack", "TOKEN", "--workdir", str(shop))
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        first, same, other = (piped(omac, value.encode(), *line).err for value in (SECRET, SECRET, OTHER))
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+    assert ("suspended" in first, "suspended" in same) == (False, False)
+    assert f"the run with pid {server.process.pid} is suspended" in other
+    assert f"try: kill -CONT {server.process.pid}" in other
 
 
 def listed(omac: Omac, project: Path) -> dict[str, dict[str, Any]]:

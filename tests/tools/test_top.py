@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from contract.journals import commit_now
 from polling import eventually
 from real_omac import COMMAND, Omac, curl
 
-from omac.domain.access.access import AccessRefused
+from omac.domain.access.access import AccessAborted, AccessRefused, AccessRequested
 from omac.domain.kernel.event import Draft
 from omac.domain.kernel.ids import HostId, access_stream
 from omac.journal.opening import open_journal
@@ -79,6 +80,19 @@ def test_a_journal_ahead_of_the_clock(omac: Omac, shop: Path) -> None:
         commit_now(journal, [Draft(access_stream(HostId("h")), None, refused)])
     (report,) = map(json.loads, omac.ok("top", "-n", "1", "--json").splitlines())
     assert [call["skill"] for call in report["calls"]] == ["echo"]
+
+
+def test_a_call_that_lasted(omac: Omac) -> None:
+    """A call that has just ended counts, however long it lasted: as one that the skill did not answer in time."""
+    times = [time.time_ns() - 30 * 10**9, time.time_ns()]
+    with closing(open_journal(str(omac.state / "journal.db"), "r", lambda: times[0])) as journal:
+        begun = AccessRequested("/w/shop", "echo", "echo", "s1", "GET", "/slow")
+        (recorded,) = commit_now(journal, [Draft(access_stream(HostId("h")), None, begun)])
+        times.pop(0)
+        ended = AccessAborted(recorded.position, "timeout", 504, 0, 0, 30_000_000)
+        commit_now(journal, [Draft(access_stream(HostId("h")), None, ended)])
+    (report,) = map(json.loads, omac.ok("top", "-n", "1", "--json").splitlines())
+    assert [(call["rate"], call["failed"], call["under_way"]) for call in report["calls"]] == [(0.1, 1, 0)]
 
 
 @pytest.mark.full

@@ -205,6 +205,7 @@ def _open_store(skill: OpenedSkill) -> None:
 
 
 def _give(skill: OpenedSkill, values: dict[str, Hidden], as_json: bool) -> None:
+    before = skill.credential().secrets
     try:
         store = skill.give(Values(values))
     except Refusal as refusal:
@@ -224,6 +225,8 @@ def _give(skill: OpenedSkill, values: dict[str, Hidden], as_json: bool) -> None:
     else:
         print_folded(f"{', '.join(values)} of {skill.name} for {skill.place.shown}: kept in {where}")
     report_idle(skill, "secrets", values)
+    if any(name in before and before[name].fingerprint != stored[name].fingerprint for name in values):
+        report_suspended(current().environment)
 
 
 def report_idle(skill: OpenedSkill, group: str, names: Collection[str]) -> None:

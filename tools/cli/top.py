@@ -60,9 +60,9 @@ class _Reading:
             self._position = opened.store.head()
             audit = SearchedAudit(opened, StateDir.of(environment), self._position)
             now = time.time_ns()
-            recent = AuditQuery(kind="access", since=now - round(2 * WINDOW_S * 1e9), until=now)
-            for row in audit.rows(recent):
-                if row.outcome != "open":
+            before = opened.store.position_at(now - round(2 * WINDOW_S * 1e9))
+            for _, rows in audit.ended(AuditQuery(kind="access", until=now), before):  # however early they began
+                for row in rows:
                     self._calls.end(row, now)
             self._fold = audit.fold()
 

@@ -128,9 +128,11 @@ class ValueCollection(NamedTuple):
     def _instead(self, field: Secret | Config) -> str | None:
         """Return what an empty answer means; None: an answer is required."""
         if self._is_stored(field):
-            return "keeps " + ("the value it has" if isinstance(field, Secret) else self.stored.config[field.name])
+            return "keeps " + (
+                "the value it has" if isinstance(field, Secret) else self.stored.config[field.name] or "''"
+            )
         if isinstance(field, Config) and field.default is not None:
-            return f"takes {field.default}"
+            return "takes " + (field.default or "''")
         if variable := self.sidecar.host_variable(field, self.environment):
             return f"takes ${variable}, whenever it starts"
         return None if field.required else "leaves it out"

@@ -1,6 +1,7 @@
 """Requests through a running facade: the bytes that reach the skill and the client, and the record."""
 
 import contextlib
+import json
 import logging
 import os
 import select
@@ -296,7 +297,9 @@ async def test_an_announced_body_over_the_limit_is_refused_before_it_is_sent(bui
     house = await build(replies(OK), max_body_bytes=10)
     client = await house.client()
     await client.ask("POST", "/", "Content-Length: 11", "Expect: 100-continue")
-    assert (await client.rest()).startswith(b"HTTP/1.1 413 ")
+    answer = await client.rest()
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["skill"] == "fast"
     assert [entry[0] for entry in house.gate.transcript] == ["refused"]
     assert house.gate.last[-2:] == (413, "body-too-large")
 

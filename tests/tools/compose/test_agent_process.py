@@ -188,6 +188,39 @@ def test_keys_of_the_terminal(omac: Omac, shop: Path, terminal: Terminal) -> Non
     )
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("how", ["--no-sandbox", "--backend bubblewrap", "--backend landlock"])
+@pytest.mark.parametrize("is_to_end", [False, True])
+def test_a_suspended_job_that_a_signal_continues(omac: Omac, terminal: Terminal, how: str, is_to_end: bool) -> None:
+    """A SIGCONT to omac alone continues all that Ctrl-Z has stopped, also what the command waits for; or all of it
+    ends, where it was asked to end, as by `omac stop`."""
+    script = "trap 'echo ended; exit 3' TERM; echo rea''dy; sleep 3; echo went on"
+    terminal.type(f"{terminal.start} {how} -- sh -c {shlex.quote(script)}; echo status $?\n")
+    terminal.see("ready")
+    eventually(lambda: any(_runs(pid, b"sleep\x003") for pid in omac.left()), 20.0, "the sleep")
+    terminal.type("\x1a")
+    terminal.see("Stopped")
+    (start,) = Path(f"/proc/{terminal.shell.pid}/task/{terminal.shell.pid}/children").read_text().split()
+    if is_to_end:
+        os.kill(int(start), signal.SIGTERM)
+    os.kill(int(start), signal.SIGCONT)
+    terminal.see("ended" if is_to_end else "went on")
+    eventually(lambda: not [pid for pid in omac.left() if pid != terminal.shell.pid], 10.0, "all of it to be gone")
+
+
+def test_a_suspended_job_that_ends_leaving_a_stopped_process(omac: Omac, terminal: Terminal) -> None:
+    """A process that the command had stopped itself does not pass for the command when that has ended: omac ends."""
+    script = "setsid sleep 600 & sleep 0.2; kill -STOP $!; echo rea''dy; sleep 600"
+    terminal.type(f"{terminal.start} --backend bubblewrap -- sh -c {shlex.quote(script)}; echo status $?\n")
+    terminal.see("ready")
+    terminal.type("\x1a")
+    terminal.see("Stopped")
+    (start,) = Path(f"/proc/{terminal.shell.pid}/task/{terminal.shell.pid}/children").read_text().split()
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        os.kill(int(start), number)
+    eventually(lambda: not [pid for pid in omac.left() if pid != terminal.shell.pid], 10.0, "all of it to be gone")
+
+
 STOPPED = (
     pytest.param("--no-sandbox", "$$", marks=pytest.mark.full),
     pytest.param("--backend bubblewrap", "$$", marks=pytest.mark.full),
