@@ -63,7 +63,6 @@ def set_token(omac: Omac, project: Path, value: str = SECRET) -> None:
     assert done.status == 0, done
 
 
-
 def test_a_value_is_replaced_while_a_server_is_suspended(omac: Omac, shop: Path) -> None:
     """A command that replaces a secret reports a run whose sidecars go on with the one of before."""
     server = omac.serve()
