@@ -199,6 +199,7 @@ def test_no_write_lands_outside(place: Ground, judge: Judge) -> None:
                 assert is_fine(landed, place), f"OMAC_SOAK_SEED={SEED}, {number}: {document!r} {links} {write} {landed}"
                 counts["landed"] += bool(landed)
         for link in made:
+            assert link.is_symlink(), f"OMAC_SOAK_SEED={SEED}, {number}: {document!r} {links}: {link} is gone"
             link.unlink()
     assert min(counts["allowed"], counts["denied"], counts["landed"]) > EXAMPLES / 20, counts
 
