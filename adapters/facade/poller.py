@@ -20,8 +20,8 @@ from omac.adapters.http.accepting import log_failure
 
 EVENTS_MAX = 512  # of one poll
 POLLS = 4  # before others have their turn, if there is more each time
-READ_BYTES = 132_096  # more than what is ordinary, so that one read shows that nothing is left
 BUSY = 4  # events of one poll, behind which others have come meanwhile
+READ_BYTES = 132_096  # more than what is ordinary, so that one read shows that nothing is left
 
 _WATCHED = select.EPOLLIN | select.EPOLLPRI | select.EPOLLRDHUP | select.EPOLLET
 _log = logging.getLogger("omac.facade")

@@ -158,7 +158,7 @@ class UnderBubblewrap(HeldProgram):
         self._held = os.dup(self._gate)  # which the namespace's init keeps open, and the program has not
         self._alive = -1
         self._watcher = 0
-        self._program = 0
+        self._program = 0  # its pid, once it was seen
         self._namespace = -1  # a descriptor of its init, once that is there
         self._expected: mounted.Expected
 
