@@ -52,6 +52,9 @@ class Phase(Enum):
     LEFT = auto()  # it is closed, or a task has it
 
 
+RESTING, ADMITTING, WAITING, LEFT = Phase  # a member of a class is looked up more slowly
+
+
 class Keeper(Protocol):
     """The owner of the poller and of the tasks: it has connections watched, and continues them in tasks."""
 
@@ -77,7 +80,7 @@ class PolledConnection:
     def __init__(self, sock: socket.socket, slot: Slot, surroundings: Surroundings, keeper: Keeper) -> None:
         self.socket = sock
         self.slot = slot
-        self.phase, self.deadline = Phase.LEFT, 0.0
+        self.phase, self.deadline = LEFT, 0.0
         self.surroundings = surroundings
         self._keeper = keeper
         self._leaving = leaving(sock)
@@ -88,7 +91,7 @@ class PolledConnection:
     def rest(self, until: float) -> None:
         """Expect the head of a request until a moment of Trio's clock."""
         self.slot.evict = self.close
-        self.phase = Phase.RESTING
+        self.phase = RESTING
         self.deadline = until
         self._forget_request()
 
@@ -104,11 +107,11 @@ class PolledConnection:
         if events & UNUSUAL:
             self._unsure = self._more = True  # an end comes once, and a read ends at the mark of urgent data
             self._client_gone = bool(events & self._leaving)
-        if self.phase is Phase.RESTING:
+        if self.phase is RESTING:
             self._receive()
         elif not self._client_gone:
             self._more = True  # the next request: its turn comes
-        elif self.phase is Phase.WAITING:
+        elif self.phase is WAITING:
             self._abort("client-gone")
 
     def fail(self) -> None:
@@ -122,7 +125,7 @@ class PolledConnection:
 
     def close(self) -> None:
         """Close a connection that has nothing under way. May be called twice."""
-        if self.phase is not Phase.LEFT:
+        if self.phase is not LEFT:
             self._leave()
             self.socket.close()
             self.slot.leave()
@@ -181,7 +184,7 @@ class PolledConnection:
     def _admit(self, addressed: AddressedRequest) -> None:
         """Have the request recorded."""
         surroundings = self.surroundings
-        self.phase = Phase.ADMITTING
+        self.phase = ADMITTING
         self.deadline = self._started + surroundings.limits.record_timeout_s
         try:
             surroundings.recorder.admit_then(addressed.route, addressed.request, partial(self._admitted, addressed))
@@ -192,7 +195,7 @@ class PolledConnection:
         """Forward the request once its record is durable, or leave it to a task if the record cannot be made. This must
         not fail."""
         try:
-            if self.phase is not Phase.ADMITTING or self._addressed is not addressed:
+            if self.phase is not ADMITTING or self._addressed is not addressed:
                 if isinstance(recorded, int):
                     self._abort_late(addressed, recorded)
             elif isinstance(recorded, int):
@@ -209,14 +212,14 @@ class PolledConnection:
     def _forward(self, addressed: AddressedRequest) -> None:
         """Send a request that is recorded to its skill."""
         surroundings, route, head = self.surroundings, addressed.route, addressed.head
-        self.phase = Phase.WAITING
+        self.phase = WAITING
         self.deadline = surroundings.clock() + PATIENCE_S
         if self._client_gone:
             self._abort("client-gone")
             return
         self._is_watching = True
         surroundings.recorder.watch(route, self._cut)
-        if self.phase is not Phase.WAITING:
+        if self.phase is not WAITING:
             return
         assert surroundings.connections is not None
         connections = surroundings.connections
@@ -265,7 +268,7 @@ class PolledConnection:
                 self._send_again(repeated=True)
             elif not data or (not self._relay_answer(events) and (events & UNUSUAL or len(data) == READ_BYTES)):
                 self._hand_over_forwarded()
-            elif self.phase is Phase.WAITING:
+            elif self.phase is WAITING:
                 self._skill.acknowledge()
         except Exception as error:
             log_failure(_log, error)
@@ -347,7 +350,7 @@ class PolledConnection:
 
     def _abort(self, reason: str, status: int | None = None) -> None:
         """Close the connection, whatever it is doing. What is being recorded is aborted when the record is there."""
-        if self.phase is Phase.WAITING:
+        if self.phase is WAITING:
             self._end_watch()
             self._drop_skill()
             duration_us = round((self.surroundings.clock() - self._started) * 1_000_000)
@@ -383,7 +386,7 @@ class PolledConnection:
         self._forget_request()
 
     def _leave(self) -> None:
-        self.phase = Phase.LEFT
+        self.phase = LEFT
         self._keeper.forget(self)
 
     def _end_watch(self) -> None:

@@ -2,6 +2,8 @@
 fold.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from omac.domain.access.access import (
@@ -64,17 +66,18 @@ class RunUse:
             self._count(event.skill, len(event.method))
             self._open |= dict.fromkeys(access_ids(recorded.position, len(event.method)), event.skill)
         elif kind is AccessCompleted:
-            self._complete(event.request, event.status)
+            self._complete((event.request,), (event.status,))
         elif kind is AccessBatchCompleted:
-            for access, status in zip(map(access_id, event.request, event.number), event.status, strict=True):
-                self._complete(access, status)
+            self._complete(map(access_id, event.request, event.number), event.status)
         else:
             self._apply_rarer(recorded)
 
-    def _complete(self, access: int, status: int) -> None:
-        skill = self._open.pop(access, "")
-        if skill and status >= 500:
-            self._count(skill, failed=1)
+    def _complete(self, accesses: Iterable[int], statuses: Iterable[int]) -> None:
+        under_way = self._open
+        for access, status in zip(accesses, statuses, strict=True):
+            skill = under_way.pop(access, "")
+            if skill and status >= 500:
+                self._count(skill, failed=1)
 
     def _apply_rarer(self, recorded: Recorded) -> None:
         match recorded.event:

@@ -221,7 +221,8 @@ class JournalAccessRecorder:
     def completed(self, access: int, answer: Answer) -> None:
         assert answer.status is not None
         self._gauges.end(access)
-        self._batches.end(access, AccessCompleted(position_of(access), *astuple(answer)))
+        status, bytes_in, bytes_out, duration_us = answer.status, answer.bytes_in, answer.bytes_out, answer.duration_us
+        self._batches.end(access, AccessCompleted(position_of(access), status, bytes_in, bytes_out, duration_us))
 
     def aborted(self, access: int, answer: Answer, reason: str) -> None:
         self._gauges.end(access)
