@@ -126,7 +126,7 @@ def upstream_head(
         if stopped:
             room -= len(value)
             sent = _address_of_page(value, own) if room >= 0 else None
-        elif own and own in value:
+        elif own and value.find(own) >= 0:  # `in` of bytes makes an error, and drops it, first
             sent = _without_token(value, own)
         if sent is not None:
             lines += name, b": ", sent, b"\r\n"

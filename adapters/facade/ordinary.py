@@ -30,7 +30,8 @@ class OrdinaryAnswer(NamedTuple):
 
 def require_ordinary(head: RequestHead) -> None:
     """Raise Unusual for a request that is not ordinary."""
-    if head.minor == 0 or (head.framing is not UNFRAMED and head.framing.has_body) or upgrade_of(head):
+    has_body = head.framing is not UNFRAMED and head.framing.has_body
+    if head.minor == 0 or has_body or (b"upgrade" in head.values and upgrade_of(head)):
         raise Unusual
 
 

@@ -63,6 +63,7 @@ class DataPlane:
         self._poller.forget(connection.socket)
 
     def _watch(self, connection: PolledConnection, wait_s: float) -> None:
+        connection.slot.evict = connection.close
         connection.rest(self.surroundings.clock() + wait_s)
         self._polled.add(connection)
         try:

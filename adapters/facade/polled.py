@@ -30,7 +30,7 @@ from omac.adapters.facade.pool import SkillConnection
 from omac.adapters.facade.proxy import Forwarded
 from omac.adapters.http.accepting import log_failure
 from omac.adapters.http.bodies import UpstreamError
-from omac.adapters.http.http1 import ResponseHead, parse_request_head
+from omac.adapters.http.http1 import parse_request_head
 from omac.adapters.http.pacing import LARGE_HEAD_BYTES
 from omac.adapters.http.slots import Slot
 from omac.adapters.http.wire import UNUSUAL, ClientGone, Wire, drain, leaving
@@ -90,7 +90,6 @@ class PolledConnection:
 
     def rest(self, until: float) -> None:
         """Expect the head of a request until a moment of Trio's clock."""
-        self.slot.evict = self.close
         self.phase = RESTING
         self.deadline = until
         self._forget_request()
@@ -255,10 +254,11 @@ class PolledConnection:
 
     def _skill_ready(self, events: int) -> None:
         """Handle an event on the connection to the skill. A fault here is one of this exchange."""
-        assert self._skill is not None
+        skill = self._skill
+        assert skill is not None
         try:
             try:
-                data = read(self._skill.socket)
+                data = read(skill.socket)
             except BlockingIOError:
                 return
             except OSError:
@@ -266,10 +266,10 @@ class PolledConnection:
             self._answer += data
             if not self._answer and self._is_repeatable():
                 self._send_again(repeated=True)
-            elif not data or (not self._relay_answer(events) and (events & UNUSUAL or len(data) == READ_BYTES)):
+            elif not data or (not self._relay_answer(skill, events) and (events & UNUSUAL or len(data) == READ_BYTES)):
                 self._hand_over_forwarded()
             elif self.phase is WAITING:
-                self._skill.acknowledge()
+                skill.acknowledge()
         except Exception as error:
             log_failure(_log, error)
             self.fail()
@@ -285,13 +285,12 @@ class PolledConnection:
         self._drop_skill()
         self._hand_over(b"", msgspec.structs.replace(self._begun(), repeated=repeated))
 
-    def _relay_answer(self, events: int) -> bool:
+    def _relay_answer(self, skill: SkillConnection, events: int) -> bool:
         """Send an ordinary answer, the end of which came with `events`, to the client; False when it is not whole
         yet."""
-        assert self._addressed is not None
-        assert self._skill is not None
-        assert self.surroundings.answers is not None
-        answer, addressed = self._answer, self._addressed
+        answer, addressed, answers = self._answer, self._addressed, self.surroundings.answers
+        assert addressed is not None
+        assert answers is not None
         end = answer.find(b"\r\n\r\n") + 4
         if end < 4 and len(answer) <= LARGE_HEAD_BYTES:
             return False
@@ -299,35 +298,35 @@ class PolledConnection:
         try:
             if not 4 <= end <= LARGE_HEAD_BYTES:
                 raise Unusual
-            response, length, fields = self.surroundings.answers.read(answer[:end], head)
+            response, length, fields = answers.read(answer[:end], head)
         except (UpstreamError, Unusual):
             self._hand_over_forwarded()
             return True
-        if len(answer) < end + length:
+        missing = end + length - len(answer)
+        if missing > 0:
             return False
         if fields is None:
             fields, _ = client_head(
                 response, head, addressed.path, mount=route.mount, prefix=addressed.prefix, port=route.port
             )
-        self._skill.sent_more = len(answer) > end + length
-        rests = response.keep_alive and not self._skill.sent_more and not events & UNUSUAL
-        self._send(response, fields + answer[end : end + length], length, rests=rests)
+        skill.sent_more = missing < 0
+        rests = response.keep_alive and not missing and not events & UNUSUAL
+        data = fields + answer[end : end + length]
+        self._send(skill, data, response.status, length, rests=rests, keeps=head.keep_alive)
         return True
 
-    def _send(self, response: ResponseHead, data: bytes, length: int, *, rests: bool) -> None:
+    def _send(self, skill: SkillConnection, data: bytes, status: int, length: int, *, rests: bool, keeps: bool) -> None:
         try:
             sent = self.socket.send(data)
         except BlockingIOError:
             sent = 0
         except OSError:
-            self._abort("client-gone", response.status)
+            self._abort("client-gone", status)
             return
         if sent < len(data):
             self._hand_over_forwarded(gone_ahead=sent)
             return
-        assert self._addressed is not None
-        assert self._skill is not None
-        surroundings, skill, keep = self.surroundings, self._skill, self._addressed.head.keep_alive
+        surroundings = self.surroundings
         self._end_watch()
         now = surroundings.clock()
         if rests and surroundings.connections is not None:
@@ -335,8 +334,8 @@ class PolledConnection:
         else:
             self._drop_skill()
         duration_us = round((now - self._started) * 1_000_000)
-        surroundings.recorder.completed(self._access, Answer(response.status, 0, length, duration_us))
-        if not keep:
+        surroundings.recorder.completed(self._access, Answer(status, 0, length, duration_us))
+        if not keeps:
             drain(self.socket)
             self.close()
             return

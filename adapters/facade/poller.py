@@ -144,11 +144,11 @@ def guarded(owner: Polled, happens: Callable[[], None]) -> None:
 
 def read(sock: socket.socket) -> bytes:
     """Return what a socket has received, READ_BYTES at most. Raises OSError."""
-    return bytes(_buffer[: sock.recv_into(_buffer)])
+    return _buffer[: sock.recv_into(_buffer)].tobytes()
 
 
 def read_message(sock: socket.socket) -> tuple[bytes, bool]:
     """Return the same of a Unix socket, and whether descriptors came with it, which are dropped: behind them more may
     be there, since a read ends there. Raises OSError."""
     count, _, flags, _ = sock.recvmsg_into([_buffer])
-    return bytes(_buffer[:count]), bool(flags & socket.MSG_CTRUNC)
+    return _buffer[:count].tobytes(), bool(flags & socket.MSG_CTRUNC)

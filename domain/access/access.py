@@ -153,6 +153,11 @@ def access_ids(position: int, count: int) -> range:
     return range(position, access_id(position, count), _NUMBER)
 
 
+def ids_of_ended(event: AccessBatchCompleted | AccessBatchAborted) -> list[int]:
+    """Return the ids of the accesses that ended together, in their order."""
+    return [position + number * _NUMBER for position, number in zip(event.request, event.number, strict=True)]
+
+
 def position_of(access: int) -> int:
     """Return the position of the record that has the request of an access."""
     return access % _NUMBER
@@ -194,13 +199,14 @@ def ends_together(ended: Sequence[tuple[int, AccessEnd]], most: int) -> Iterator
     """Yield the events that record these ends, given with the ids of their accesses: as few as there can be where one
     holds at most so many."""
     for alone, together in _BATCHES:
-        of_kind = [(access, end) for access, end in ended if type(end) is alone]
+        of_kind = [entry for entry in ended if type(entry[1]) is alone]
         for part in in_batches(of_kind, most):
-            if len(part) == 1 and not number_of(part[0][0]):
-                yield part[0][1]
+            accesses, ends = zip(*part, strict=True)
+            if len(part) == 1 and not number_of(accesses[0]):
+                yield ends[0]
             else:
-                requests, *others = zip(*(astuple(end) for _, end in part), strict=True)
-                yield together(requests, tuple(number_of(access) for access, _ in part), *others)
+                requests, *others = zip(*map(astuple, ends), strict=True)
+                yield together(requests, tuple([access // _NUMBER for access in accesses]), *others)
 
 
 _BATCHES: tuple[tuple[type[Event], Callable[..., Event]], ...] = (

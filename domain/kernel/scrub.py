@@ -24,7 +24,8 @@ SCRUBBED = "[token]"
 
 _DIGITS = re.compile(rf"[0-9a-fA-F]{{{TOKEN_DIGITS},}}")
 _ENCODED = re.compile(r"%([0-9a-fA-F]{2})")
-_NUMBERS = (int, bool, float, int | None, bool | None, float | None, tuple[int, ...])  # types of fields without a text
+# types of fields without a text
+_NUMBERS = (int, bool, float, int | None, bool | None, float | None, tuple[int, ...], tuple[int | None, ...])
 
 
 def scrub(event: Event, living: Container[TokenDigest]) -> Event:
@@ -88,7 +89,10 @@ def _is_clean_field(field: Any) -> bool:
     if type(field) is str:
         return len(field) < TOKEN_DIGITS or _is_clean(field)
     if type(field) is tuple:
-        return all(map(_is_clean_field, field))
+        try:
+            return _is_clean("\n".join(field))  # of which no token is a part: hundreds of texts at once
+        except TypeError:  # others are among them
+            return all(map(_is_clean_field, field))
     return field is None
 
 

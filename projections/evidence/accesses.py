@@ -25,6 +25,7 @@ from omac.domain.access.access import (
     access_id,
     access_ids,
     accesses_of,
+    ids_of_ended,
     number_of,
 )
 from omac.domain.kernel.event import Recorded
@@ -64,12 +65,12 @@ class Accesses:
         elif kind is AccessCompleted:
             self.completed += self.open.pop(event.request, None) is not None
         elif kind is AccessBatchCompleted:
-            for access in map(access_id, event.request, event.number):
+            for access in ids_of_ended(event):
                 self.completed += self.open.pop(access, None) is not None
         elif kind is AccessAborted:
             self.aborted += self.open.pop(event.request, None) is not None
         elif kind is AccessBatchAborted:
-            for access in map(access_id, event.request, event.number):
+            for access in ids_of_ended(event):
                 self.aborted += self.open.pop(access, None) is not None
         elif kind is AccessRefused:
             self.refused += event.count

@@ -14,9 +14,9 @@ from omac.domain.access.access import (
     AccessCompleted,
     AccessRefused,
     AccessRequested,
-    access_id,
     access_ids,
     accesses_of,
+    ids_of_ended,
 )
 from omac.domain.guard.denial import GuardDenied
 from omac.domain.kernel.event import Recorded
@@ -68,7 +68,7 @@ class RunUse:
         elif kind is AccessCompleted:
             self._complete((event.request,), (event.status,))
         elif kind is AccessBatchCompleted:
-            self._complete(map(access_id, event.request, event.number), event.status)
+            self._complete(ids_of_ended(event), event.status)
         else:
             self._apply_rarer(recorded)
 

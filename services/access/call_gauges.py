@@ -59,8 +59,13 @@ class CallGauges:
         return -math.inf if per_second is None else max(self._next.get(key, -math.inf), now) + 1 / per_second
 
     def reserve(self, route: ResolvedRoute) -> CountedFor:
-        """A call is being recorded; returns what it counts for."""
-        keys = self._counted(route)
+        """A call is being recorded; return what it counts for while it is under way: its skill and all skills, as far
+        as they are limited."""
+        if route.limits.concurrent is None and self._owner.concurrent is None:
+            return []
+        keys = [] if route.limits.concurrent is None else [_key(route)]
+        if self._owner.concurrent is not None:
+            keys.append(_ALL)
         for key in keys:
             self._under_way[key] = self._under_way.get(key, 0) + 1
         return keys
@@ -82,14 +87,6 @@ class CallGauges:
         """A call has its outcome."""
         if self._calls:
             self.release(self._calls.pop(access, []))
-
-    def _counted(self, route: ResolvedRoute) -> CountedFor:
-        """Return the gauges that count this call while it is under way: its skill's, and that of all skills, if
-        limited."""
-        if route.limits.concurrent is None and self._owner.concurrent is None:
-            return []
-        own = [] if route.limits.concurrent is None else [_key(route)]
-        return own if self._owner.concurrent is None else [*own, _ALL]
 
 
 def _key(route: ResolvedRoute) -> _Key:
