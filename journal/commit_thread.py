@@ -25,6 +25,7 @@ import trio
 from omac.domain.access.access import outcomes_in
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal
+from omac.domain.kernel.sizes import counted
 from omac.journal.application import CommitGroup, Journal
 from omac.journal.feed import Feed
 from omac.journal.judgement import Conflict
@@ -144,8 +145,9 @@ class CommitThread:
             if self._committed:
                 self._hand_over()
             if self._owed:
-                count = outcomes_in(draft.event for submission in self._owed for draft in submission.group.drafts)
-                _log.error("%d outcomes could not be recorded; the next start records them as aborted", count)
+                owed = outcomes_in(draft.event for submission in self._owed for draft in submission.group.drafts)
+                outcomes = counted(owed, "outcome")
+                _log.error("%s could not be recorded; the next start records them as aborted", outcomes)
         except BaseException as error:
             failure = error
         finally:

@@ -22,6 +22,7 @@ import trio
 from omac.domain.access.access import outcomes_in
 from omac.domain.kernel.event import Cause, Draft, Recorded, Spooled
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.journal.application import CommitGroup, Journal
 from omac.journal.commit_thread import Answer, Answered, CommitThread, Late, Submission
 
@@ -108,8 +109,8 @@ class Writer(trio.abc.Instrument):
     def submit_soon(self, drafts: Sequence[Draft], cause: Cause) -> None:
         """Append to logs without versions, without waiting; kept until it is written, or until omac ends."""
         if self._closed:
-            count = outcomes_in(draft.event for draft in drafts)
-            _log.error("%d outcomes came too late to be recorded; the next start records them as aborted", count)
+            outcomes = counted(outcomes_in(draft.event for draft in drafts), "outcome")
+            _log.error("%s came too late to be recorded; the next start records them as aborted", outcomes)
         else:
             self._ride_soon()
             self._put(Submission(self._journal.group(drafts, self._journal.envelope(cause)), None, kept=True))

@@ -19,6 +19,7 @@ import trio
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.kernel.event import Cause, Event, Recorded
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.services.kernel.engine import Engine
 
 INTERVAL_S = 10.0
@@ -114,4 +115,5 @@ class Refusals:
             raise
         except Refusal as refusal:
             window.unrecorded += count
-            _log.info("%d refusals are not recorded yet: %s", count, refusal.message)
+            refusals = counted(count, "refusal is", "refusals are")
+            _log.info("%s not recorded yet: %s", refusals, refusal.message)

@@ -714,7 +714,7 @@ async def test_missing_outcomes_are_logged(
     live.writer.submit_soon([called("late"), called("later")], CAUSE)
     holder.close()
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-    assert [line for line in errors if line.startswith("1 outcomes could not be recorded")]
+    assert [line for line in errors if line.startswith("1 outcome could not be recorded")]
     assert [line for line in errors if line.startswith("2 outcomes came too late")]
     assert_whole(journal.store, 0)
 

@@ -167,7 +167,7 @@ def test_outcomes_that_cannot_be_recorded_are_reported(omac: Omac) -> None:
     locked = f"omac: the journal {omac.state}/journal.db is locked by another program"
     assert lines.count(locked) == 2, lines  # when it was met, and as the reason for the end
     assert lines[-2:] == [locked, f"  try: fuser {omac.state}/journal.db"]
-    assert any(line.startswith("omac: 1 outcomes could not be recorded; ") for line in lines), lines
+    assert any(line.startswith("omac: 1 outcome could not be recorded; ") for line in lines), lines
     omac.serve().end()
     (row,) = omac.audit("--path", "/stream")
     assert row["outcome"] == "aborted"
