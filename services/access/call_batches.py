@@ -61,16 +61,18 @@ class CallBatches:
             self._engine.gather(self._flush, is_awaited=False)
 
     def _flush(self) -> None:
-        ended, self._ended = self._ended, []
         most = self._engine.batch_max
-        for event in ends_together(ended, most):
-            request = event.request if isinstance(event, AccessCompleted | AccessAborted) else None
-            cause = Cause("agent", None, request)
-            self._engine.record_soon([self._fact(event)], cause)
-        begun, self._begun = self._begun, {}
-        for route, requests in begun.values():
-            for waiting in in_batches(requests, most):
-                self._record_begun(route, waiting)
+        if self._ended:
+            ended, self._ended = self._ended, []
+            for event in ends_together(ended, most):
+                request = event.request if isinstance(event, AccessCompleted | AccessAborted) else None
+                cause = Cause("agent", None, request)
+                self._engine.record_soon([self._fact(event)], cause)
+        if self._begun:
+            begun, self._begun = self._begun, {}
+            for route, requests in begun.values():
+                for waiting in in_batches(requests, most):
+                    self._record_begun(route, waiting)
 
     def _record_begun(self, route: ResolvedRoute, requests: Sequence[_Begun]) -> None:
         def recorded(answer: Sequence[Recorded] | Exception) -> None:
