@@ -3,7 +3,7 @@
 A call does not record it, so it is found in the streams of its directory and its skill.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from omac.domain.access.access import (
@@ -24,11 +24,12 @@ from omac.domain.directories.events import (
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import HostId, RunId, StreamId, WorkdirId
+from omac.domain.sidecars.sidecar import StopRequested
 from omac.projections.access.routes import SHARED
 
 LATE_NS = 1_000_000_000  # by which the record of what cut a call may follow the record of its end
 OF_ROUTES = ("skill-broken", "pending-credentials", "revoked")
-OF_SIDECARS = ("sidecar-down",)
+OF_SIDECARS = ("sidecar-down", "revoked")
 
 
 class Histories(Protocol):
@@ -49,8 +50,9 @@ def ending_cause(ended: Recorded, journal: Histories, request: int | None = None
     position `request`, and all without one. Raises Refusal."""
     match ended.event:
         case AccessRefused(reason=reason) as call if call.skill is not None:
-            history = _history(ended, call, call.skill, reason, journal)
-            return next((record for record in reversed(history) if record.position < ended.position), None)
+            histories = _histories(ended, call, call.skill, reason, journal)
+            before = (record for history in histories for record in reversed(history))
+            return next((record for record in before if record.position < ended.position), None)
         case AccessAborted() as end:
             return _cut_by(ended, end.request, end.reason, journal)
         case AccessBatchAborted() as together:
@@ -68,26 +70,27 @@ def _cut_by(ended: Recorded, access: int, reason: str, journal: Histories) -> Re
     call = None if begun is None else dict(accesses_of(position, begun.event)).get(access)
     if not isinstance(call, AccessRequested):
         return None
-    during = [
-        record
-        for record in _history(ended, call, call.skill, reason, journal)
-        if record.position > position and record.at <= ended.at + LATE_NS
-    ]
-    before = [record for record in during if record.position < ended.position]
-    return before[-1] if before else during[0] if during else None
+    for history in _histories(ended, call, call.skill, reason, journal):
+        during = [record for record in history if record.position > position and record.at <= ended.at + LATE_NS]
+        before = [record for record in during if record.position < ended.position]
+        if during:
+            return before[-1] if before else during[0]
+    return None
 
 
-def _history(
+def _histories(
     ended: Recorded, call: AccessRefused | AccessRequested, skill: str, reason: str, journal: Histories
-) -> Sequence[Recorded]:
-    """Return the records that could be the reason, in order."""
+) -> Iterator[Sequence[Recorded]]:
+    """Yield the records that could be the reason, in order: those of the directory, then those of the sidecar, whose
+    stop follows from the loss of its approval."""
     scope = call_scope(call)
     for namespace in namespaces(ended):
-        if reason in OF_SIDECARS and (history := journal.history(ids.sidecar_stream(namespace, scope, skill))):
-            return history
-        if reason in OF_ROUTES and (history := journal.history(ids.directory_stream(namespace, scope))):
-            return [record for record in history if _ends(record.event, skill, call.session, reason)]
-    return ()
+        routes = journal.history(ids.directory_stream(namespace, scope)) if reason in OF_ROUTES else ()
+        stops = journal.history(ids.sidecar_stream(namespace, scope, skill)) if reason in OF_SIDECARS else ()
+        if routes or stops:
+            yield [record for record in routes if _ends(record.event, skill, call.session, reason)]
+            yield [record for record in stops if reason != "revoked" or isinstance(record.event, StopRequested)]
+            return
 
 
 def call_scope(call: AccessRefused | AccessRequested | AccessBatchRequested) -> WorkdirId:

@@ -102,6 +102,10 @@ def test_what_cut_a_call() -> None:
     other_session = (OWN, SessionEnded("t", TokenDigest("d")))
     assert cause_position(3, before, (CALLS, REQUEST), (CALLS, cut), other_session, (OWN, STUB)) is None  # too late
     assert cause_position(2, (OWN, STUB), (CALLS, AccessAborted(1, "revoked"))) is None  # its request is none
+    sidecar = ids.sidecar_stream(HOST, ids.scope_of("/w"), "echo")
+    stops: tuple[tuple[StreamId, Event], ...] = (sidecar, StopRequested("its code is no longer approved")), (OWN, STUB)
+    assert cause_position(3, before, (CALLS, REQUEST), (CALLS, cut), *stops) == 4  # before its directory has looked
+    assert cause_position(3, before, (CALLS, REQUEST), (CALLS, cut), (sidecar, Stopped())) is None
 
 
 def test_calls_that_ended_together_have_causes_of_their_own() -> None:
