@@ -21,8 +21,9 @@ SHARED = f"{ids.SHARED}/"  # before the mount of a skill that all directories sh
 
 class ResolvedRoute(msgspec.Struct, frozen=True):
     """A way that is open: from `dir`, whose token was shown, to the sidecar of `skill` on loopback `port`; `streams`
-    are the directories that can end it. `limits` and `max_body_bytes` are those that hold, except that `limits.idle_s`
-    is the skill's own; `bounds` are the owner's."""
+    are the directories that can end it, and `approval` is the registration that can, where its skill runs by an
+    approval. `limits` and `max_body_bytes` are those that hold, except that `limits.idle_s` is the skill's own;
+    `bounds` are the owner's."""
 
     dir: str
     skill: str
@@ -34,6 +35,7 @@ class ResolvedRoute(msgspec.Struct, frozen=True):
     streams: tuple[StreamId, ...] = ()
     limits: CallLimits = CallLimits()
     bounds: SkillBounds = SkillBounds()
+    approval: StreamId | None = None
 
     def within(self, bounds: SkillBounds) -> "ResolvedRoute":
         """Return the same within what the owner of the host allows."""
@@ -88,8 +90,22 @@ def resolve_route(system: System, namespace: ids.HostId, digest: TokenDigest, mo
     session = directory.tokens[digest]
     return ResolvedRoute(
         directory.path, name, mount, session, sidecar.birth.port, route.max_body_bytes, digest, streams,
-        route.limits,
+        route.limits, approval=_approval(namespace, owner, name, sidecar),
     )  # fmt: skip
+
+
+def has_lost_approval(system: System, route: ResolvedRoute) -> bool:
+    """Return whether the approval that a route's skill runs by is revoked. An approval of other code in its place is no
+    loss: that code's sidecar takes the route over."""
+    return route.approval is not None and system.registrations[route.approval].state.approved is None
+
+
+def _approval(namespace: ids.HostId, owner: Directory, name: str, sidecar: Sidecar) -> StreamId | None:
+    """Return the registration with the approval by which a sidecar runs; None for one that runs without."""
+    if sidecar.spec is None or not sidecar.spec.approved or name not in owner.skills:
+        return None
+    scope = sidecar.spec.repository or ids.scope_of(owner.path)
+    return ids.registration_stream(ids.host_of(namespace), scope, owner.skills[name].base, name)
 
 
 def unknown_mount() -> Refusal:

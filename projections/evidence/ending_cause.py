@@ -1,9 +1,10 @@
-"""The event for whose sake a call was refused or cut off: what its route or its sidecar went through before.
+"""The events for whose sake calls were refused or cut off: what their routes or their sidecars went through before.
 
-A call does not record it, so it is found in the streams of its directory and its skill.
+A call does not record its own, so it is found in the streams of its directory and its skill.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Protocol
 
 from omac.domain.access.access import (
@@ -12,7 +13,6 @@ from omac.domain.access.access import (
     AccessBatchRequested,
     AccessRefused,
     AccessRequested,
-    accesses_of,
     position_of,
 )
 from omac.domain.directories.events import (
@@ -24,11 +24,12 @@ from omac.domain.directories.events import (
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import HostId, RunId, StreamId, WorkdirId
+from omac.domain.sidecars.sidecar import StopRequested
 from omac.projections.access.routes import SHARED
 
 LATE_NS = 1_000_000_000  # by which the record of what cut a call may follow the record of its end
 OF_ROUTES = ("skill-broken", "pending-credentials", "revoked")
-OF_SIDECARS = ("sidecar-down",)
+OF_SIDECARS = ("sidecar-down", "revoked")
 
 
 class Histories(Protocol):
@@ -43,51 +44,71 @@ class Histories(Protocol):
         ...
 
 
-def ending_cause(ended: Recorded, journal: Histories, request: int | None = None) -> Recorded | None:
-    """Return what led to the end of a call that was refused or cut off; None for what is no such end, and where the
-    call itself or its caller is the reason. Of calls that ended together only those count whose request is at the
-    position `request`, and all without one. Raises Refusal."""
+class ReadOnce:
+    """A journal that reads each history once: calls that ended together share theirs."""
+
+    def __init__(self, journal: Histories) -> None:
+        self.at = journal.at
+        self.history = cache(journal.history)
+
+
+def ending_causes(ended: Recorded, journal: Histories, request: int | None = None) -> Sequence[Recorded]:
+    """Return what led to the end of calls that were refused or cut off, in order; nothing for what is no such end, and
+    where a call itself or its caller is the reason. Of calls that ended together only those count whose request is at
+    the position `request`, and all without one. Raises Refusal."""
+    causes = {cause.position: cause for cause in _causes(ended, journal, request) if cause is not None}
+    return [causes[position] for position in sorted(causes)]
+
+
+def _causes(ended: Recorded, journal: Histories, request: int | None) -> Iterator[Recorded | None]:
     match ended.event:
         case AccessRefused(reason=reason) as call if call.skill is not None:
-            history = _history(ended, call, call.skill, reason, journal)
-            return next((record for record in reversed(history) if record.position < ended.position), None)
+            histories = _histories(ended, call, call.skill, reason, journal)
+            before = (record for history in histories for record in reversed(history))
+            yield next((record for record in before if record.position < ended.position), None)
         case AccessAborted() as end:
-            return _cut_by(ended, end.request, end.reason, journal)
+            yield _cut_by(ended, position_of(end.request), end.reason, journal)
         case AccessBatchAborted() as together:
-            ends = [entry for entry in together.each() if request in (None, position_of(entry[0]))]
-            causes = (_cut_by(ended, access, end.reason, journal) for access, end in ends)
-            return next((cause for cause in causes if cause is not None), None)
+            ends = dict.fromkeys(zip(together.request, together.reason, strict=True))
+            yield from (
+                _cut_by(ended, position, reason, journal) for position, reason in ends if request in (None, position)
+            )
         case _:
-            return None
+            pass
 
 
-def _cut_by(ended: Recorded, access: int, reason: str, journal: Histories) -> Recorded | None:
-    """Return what led to the end of a call that was cut off. Raises Refusal."""
-    position = position_of(access)
+def _cut_by(ended: Recorded, position: int, reason: str, journal: Histories) -> Recorded | None:
+    """Return what led to the end of calls whose request is at a position, and which were cut off for one reason. Raises
+    Refusal."""
     begun = journal.at(position)
-    call = None if begun is None else dict(accesses_of(position, begun.event)).get(access)
-    if not isinstance(call, AccessRequested):
+    call = begun.event if begun is not None else None
+    if not isinstance(call, AccessRequested | AccessBatchRequested):
         return None
-    during = [
-        record
-        for record in _history(ended, call, call.skill, reason, journal)
-        if record.position > position and record.at <= ended.at + LATE_NS
-    ]
-    before = [record for record in during if record.position < ended.position]
-    return before[-1] if before else during[0] if during else None
+    for history in _histories(ended, call, call.skill, reason, journal):
+        during = [record for record in history if record.position > position and record.at <= ended.at + LATE_NS]
+        before = [record for record in during if record.position < ended.position]
+        if during:
+            return before[-1] if before else during[0]
+    return None
 
 
-def _history(
-    ended: Recorded, call: AccessRefused | AccessRequested, skill: str, reason: str, journal: Histories
-) -> Sequence[Recorded]:
-    """Return the records that could be the reason, in order."""
+def _histories(
+    ended: Recorded,
+    call: AccessRefused | AccessRequested | AccessBatchRequested,
+    skill: str,
+    reason: str,
+    journal: Histories,
+) -> Iterator[Sequence[Recorded]]:
+    """Yield the records that could be the reason, in order: those of the directory, then those of the sidecar, whose
+    stop follows from the loss of its approval."""
     scope = call_scope(call)
     for namespace in namespaces(ended):
-        if reason in OF_SIDECARS and (history := journal.history(ids.sidecar_stream(namespace, scope, skill))):
-            return history
-        if reason in OF_ROUTES and (history := journal.history(ids.directory_stream(namespace, scope))):
-            return [record for record in history if _ends(record.event, skill, call.session, reason)]
-    return ()
+        routes = journal.history(ids.directory_stream(namespace, scope)) if reason in OF_ROUTES else ()
+        stops = journal.history(ids.sidecar_stream(namespace, scope, skill)) if reason in OF_SIDECARS else ()
+        if routes or stops:
+            yield [record for record in routes if _ends(record.event, skill, call.session, reason)]
+            yield [record for record in stops if reason != "revoked" or isinstance(record.event, StopRequested)]
+            return
 
 
 def call_scope(call: AccessRefused | AccessRequested | AccessBatchRequested) -> WorkdirId:

@@ -11,7 +11,7 @@ from omac.domain.access.access import (
 )
 from omac.domain.kernel.event import Event, Recorded
 from omac.projections.evidence.called_sidecar import CalledSidecar, called_sidecar
-from omac.projections.evidence.ending_cause import Histories, ending_cause
+from omac.projections.evidence.ending_cause import Histories, ReadOnce, ending_causes
 
 RECORDS_MAX = 200
 
@@ -34,21 +34,23 @@ class RecordLinks(Histories, Protocol):
 
 
 class ExplainedRecord(NamedTuple):
-    """A record below its cause: `depth` 0 where the cause is unknown or there is none. `because_of`: the position of
-    the event for whose sake this call was refused or cut off, where one was found."""
+    """A record below its cause: `depth` 0 where the cause is unknown or there is none. `because_of`: the positions of
+    the events for whose sake its calls were refused or cut off, as far as they were found."""
 
     depth: int
     recorded: Recorded
-    because_of: int | None = None
+    because_of: tuple[int, ...] = ()
 
 
 class Explanation(NamedTuple):
-    """The tree in the order in which it is read; `is_cut`: more than RECORDS_MAX records belong to it; `sidecar`:
-    the one that a call was forwarded to, where it is that of a call."""
+    """The tree in the order in which it is read; `is_cut`: more than RECORDS_MAX records belong to it; `sidecars`:
+    those that the calls were forwarded to, where it is that of calls; `ends`: the positions of the requests of the
+    calls that end together with the record, one for each call."""
 
     records: tuple[ExplainedRecord, ...]
     is_cut: bool
-    sidecar: CalledSidecar | None = None
+    sidecars: tuple[CalledSidecar, ...] = ()
+    ends: tuple[int, ...] = ()
 
 
 def explain(position: int, links: RecordLinks, records_max: int = RECORDS_MAX) -> Explanation | None:
@@ -63,19 +65,28 @@ def explain(position: int, links: RecordLinks, records_max: int = RECORDS_MAX) -
     is_cut = _add(members, links.caused_by({position}), links, records_max)
     is_cut |= _add(members, _of_same_accesses(target, links), links, records_max)
     request = position if isinstance(target.event, AccessRequested | AccessBatchRequested) else None
-    linked, because_of = set(members), dict[int, int]()
+    linked, because_of, read_once = set(members), dict[int, tuple[int, ...]](), ReadOnce(links)
     for ended in list(members.values()):
-        if (cause := ending_cause(ended, links, request)) is not None:
-            because_of[ended.position] = cause.position
+        causes = ending_causes(ended, read_once, request)
+        because_of[ended.position] = tuple(cause.position for cause in causes)
+        for cause in causes:
             room = records_max - len(members)
             members |= {record.position: record for record in _chain(cause, links, room)}
     if len(chain) > 1:
         is_cut |= _add(members, links.caused_by(linked), links, records_max)
     if target.correlation is not None:
         is_cut |= _add(members, links.of_correlation(target.correlation, records_max + 1), links, records_max)
-    tree = (entry._replace(because_of=because_of.get(entry.recorded.position)) for entry in _tree(members))
-    starts = (called_sidecar(record, links) for record in chain)
-    return Explanation(tuple(tree), is_cut, next((start for start in starts if start is not None), None))
+    tree = (entry._replace(because_of=because_of.get(entry.recorded.position, ())) for entry in _tree(members))
+    ends = target.event.request if isinstance(target.event, AccessBatchCompleted | AccessBatchAborted) else ()
+    sidecars = _called_sidecars([*chain, *map(links.at, sorted(set(ends)))], read_once)
+    return Explanation(tuple(tree), is_cut, sidecars, ends)
+
+
+def _called_sidecars(records: Iterable[Recorded | None], journal: Histories) -> tuple[CalledSidecar, ...]:
+    """Return the sidecars that the calls among these records were forwarded to, in the order of their starts."""
+    started = [called_sidecar(record, journal) for record in records if record is not None]
+    by_position = {start.position: start for start in started if start is not None}
+    return tuple(by_position[position] for position in sorted(by_position))
 
 
 def _chain(record: Recorded, links: RecordLinks, records_max: int) -> list[Recorded]:

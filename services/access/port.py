@@ -49,8 +49,8 @@ class AccessRecorder(Protocol):
         must abort the access."""
 
     def watch(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> None:
-        """Have `cut` called as soon as the route ends, because its token dies or it is not mounted any more, until
-        `unwatch`.
+        """Have `cut` called as soon as the route ends, because its token dies, its skill's approval is revoked or
+        it is not mounted any more, until `unwatch`.
 
         It is called at once if that is so already, and gets the reason: revoked, or stopping. It must not fail.
         """
@@ -59,7 +59,8 @@ class AccessRecorder(Protocol):
         """Have `cut` called no more. May be called twice."""
 
     def stopped(self, route: ResolvedRoute) -> Refusal | None:
-        """Return what a call is refused with that failed because omac stops the sidecar; None: omac does not."""
+        """Return what a call is refused with that failed because its route has ended, or omac stops the sidecar; None:
+        neither is so."""
 
     def completed(self, access: int, answer: Answer) -> None:
         """The answer of the skill was relayed to its end. Kept until recorded; never raises."""

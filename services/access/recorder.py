@@ -19,7 +19,14 @@ from omac.domain.kernel.event import Cause, Recorded
 from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal, stopping
 from omac.domain.settings.owner_limits import OwnerLimits
-from omac.projections.access.routes import SHARED, ResolvedRoute, find_skill, resolve_route, unknown_mount
+from omac.projections.access.routes import (
+    SHARED,
+    ResolvedRoute,
+    find_skill,
+    has_lost_approval,
+    resolve_route,
+    unknown_mount,
+)
 from omac.services.access.call_batches import CallBatches
 from omac.services.access.call_gauges import CallGauges, CountedFor
 from omac.services.access.port import Answer, Request
@@ -156,7 +163,7 @@ class JournalAccessRecorder:
     def watch(self, route: ResolvedRoute, cut: _Cut) -> None:
         self._in_use[cut] = route
         if not self._is_current(route):
-            self._cut_unless_open(cut, route)
+            self._cut_if_ended(cut, route)
 
     def unwatch(self, cut: _Cut) -> None:
         self._in_use.pop(cut, None)
@@ -201,17 +208,28 @@ class JournalAccessRecorder:
 
     def _cut_ended(self, stream: StreamId) -> None:
         for cut, route in tuple(self._in_use.items()):
-            if stream in route.streams:
-                self._cut_unless_open(cut, route)
+            if stream in (*route.streams, route.approval):
+                self._cut_if_ended(cut, route)
 
-    def _cut_unless_open(self, cut: _Cut, route: ResolvedRoute) -> None:
-        _, skill, mounted = find_skill(self._engine.system, self._engine.namespace, route.digest, route.mount)
-        if self._is_revoked(route) or skill != route.skill or mounted is None or mounted.why is not None:
-            cut(stopping() if self._stopping else _revoked(route))
+    def _cut_if_ended(self, cut: _Cut, route: ResolvedRoute) -> None:
+        if (ended := self._ended(route)) is not None:
+            cut(ended)
+
+    def _ended(self, route: ResolvedRoute) -> Refusal | None:
+        """Return what a call under way is refused with because its route has ended; None: it has not. A revoked
+        approval ends it at once, before the directory has its skills planned again and the sidecar is stopped."""
+        system = self._engine.system
+        _, skill, mounted = find_skill(system, self._engine.namespace, route.digest, route.mount)
+        is_open = skill == route.skill and mounted is not None and mounted.why is None
+        if is_open and not self._is_revoked(route) and not has_lost_approval(system, route):
+            return None
+        return stopping() if self._stopping else _revoked(route)
 
     def stopped(self, route: ResolvedRoute) -> Refusal | None:
         """Implement AccessRecorder. A sidecar that has served a call is idle only if omac has stopped it: it may be so
         for a while before its route ends."""
+        if (ended := self._ended(route)) is not None:
+            return ended
         scope = ids.GLOBAL if route.mount.startswith(SHARED) else ids.scope_of(route.dir)
         sidecar = self._engine.system.sidecars[ids.sidecar_stream(self._engine.namespace, scope, route.skill)].state
         if sidecar.status in ("stopping", "idle"):
@@ -290,5 +308,5 @@ def _slow() -> Refusal:
 
 
 def _revoked(route: ResolvedRoute) -> Refusal:
-    message = f"{route.skill}: its token or its route ended while the request was under way"
+    message = f"{route.skill}: its token, its approval or its route ended while the request was under way"
     return Refusal("revoked", message, fix=["omac status"], skill=route.skill)

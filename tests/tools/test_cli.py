@@ -372,7 +372,9 @@ def test_a_record_is_explained(house: Omac, used: list[dict[str, Any]]) -> None:
     first, second, sidecar = house.ok("audit", "explain", str(explained["records"][1]["position"])).splitlines()
     assert first.startswith(f"  {position}  ")
     assert second.startswith(">   ")
-    assert sidecar == f"forwarded to the sidecar of position {explained['sidecar']['position']}, with no secret"
+    assert (
+        sidecar == f"forwarded to the sidecar echo of position {explained['sidecars'][0]['position']}, with no secret"
+    )
     assert house.run("audit", "explain", "999999999").status != 0
     assert house.run("audit", "explain", "x").status == 2
     activation = house.events(ActivationRequested)[0]
@@ -398,7 +400,7 @@ def test_a_refusal_is_explained(house: Omac, server: Serving) -> None:
         ("route.stubbed", 2),
         ("access.refused", 0),
     ]
-    assert records[-1]["because_of"] == records[-2]["position"]
+    assert records[-1]["because_of"] == [records[-2]["position"]]
     text = house.ok("audit", "explain", str(position))
     assert f"(by agent because of {records[-2]['position']}) " in text
 

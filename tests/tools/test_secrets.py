@@ -433,13 +433,14 @@ def test_a_call_is_traced_to_its_secret(omac: Omac, shop: Path) -> None:
     for call, start, fingerprint in ((calls[0], starts[0], first), (calls[-1], starts[1], second)):
         explained = omac.ok("audit", "explain", str(call["position"]))
         detail = start["detail"]
-        assert f"\nforwarded to the sidecar of position {start['position']}, with {detail}\n" in explained
-        sidecar = json.loads(omac.ok("audit", "explain", str(call["position"]), "--json"))["sidecar"]
+        assert f"\nforwarded to the sidecar slack of position {start['position']}, with {detail}\n" in explained
+        (sidecar,) = json.loads(omac.ok("audit", "explain", str(call["position"]), "--json"))["sidecars"]
         secret = {"name": "TOKEN", "fingerprint": fingerprint, "store": "vault", "from_env": None}
         assert sidecar == {
-            "position": start["position"], "digest": detail.partition(", given to ")[2], "secrets": [secret],
+            "position": start["position"], "skill": "slack", "digest": detail.partition(", given to ")[2],
+            "secrets": [secret],
         }  # fmt: skip
-    assert json.loads(omac.ok("audit", "explain", "1", "--json"))["sidecar"] is None
+    assert json.loads(omac.ok("audit", "explain", "1", "--json"))["sidecars"] == []
     omac.ok("export", "--out", str(omac.root / "evidence"), "--kind", "sidecar")
     exported = (omac.root / "evidence" / "events.jsonl").read_text()
     assert all(fingerprint in exported for fingerprint in (first, second)), "the events that have the secrets"

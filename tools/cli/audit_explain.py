@@ -9,6 +9,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionPruned
 from omac.journal.event_kinds import KIND_OF
 from omac.journal.pruned import day_of, pruned_refusal
+from omac.projections.evidence.called_sidecar import CalledSidecar
 from omac.projections.evidence.explanation import RECORDS_MAX, ExplainedRecord, Explanation, explain
 from omac.projections.evidence.given_secrets import given_secrets, shown_secrets
 from omac.tools.compose.journals import to_read
@@ -41,14 +42,14 @@ def run(position: int, journal_path: str | None, as_json: bool, environment: Map
             raise pruned_refusal(position, last, day_of(at), journal.store.path)
     if as_json:
         records = [_json(record) for record in explanation.records]
-        sidecar = _sidecar(explanation)
-        print_json({"position": position, "is_cut": explanation.is_cut, "sidecar": sidecar, "records": records})
+        sidecars = [_sidecar(start) for start in explanation.sidecars]
+        print_json({"position": position, "is_cut": explanation.is_cut, "sidecars": sidecars, "records": records})
         return 0
     for record in explanation.records:
         _show(record, position)
-    if (start := explanation.sidecar) is not None:
+    for start in explanation.sidecars:
         secrets = shown_secrets(start.spec) or "no secret"
-        print_folded(f"forwarded to the sidecar of position {start.position}, with {secrets}", 2)
+        print_folded(f"forwarded to the sidecar {start.spec.skill} of position {start.position}, with {secrets}", 2)
     if explanation.is_cut:
         print_line(f"only the first {RECORDS_MAX} related records are shown")
     _report_more(explanation, position, journal_path)
@@ -56,9 +57,14 @@ def run(position: int, journal_path: str | None, as_json: bool, environment: Map
 
 
 def _report_more(explanation: Explanation, position: int, journal_path: str | None) -> None:
-    """Say how to see values that were cut, and what a call met that led nowhere."""
+    """Say how to see values that were cut, calls that ended together, and what a call met that led nowhere."""
     others = [record.recorded for record in explanation.records if record.recorded.position != position]
     report_cut(others, journal_path)
+    if len(explanation.ends) > 1:
+        first, last = min(explanation.ends), max(explanation.ends)
+        report(f"position {position} ends {len(explanation.ends)} calls; their rows, and the explanation of the first:")
+        commands = (f"omac audit --kind access --from {first} --to {last}", f"omac audit explain {first}")
+        report_fix(with_journal(command, journal_path) for command in commands)
     for record in explanation.records:
         event = record.recorded.event
         if (
@@ -79,20 +85,22 @@ def _show(record: ExplainedRecord, position: int) -> None:
     mark = ">" if recorded.position == position else " "
     indent = "  " * min(record.depth, INDENTED_MAX)
     head = f"{mark} {indent}{recorded.position}  {wall_clock(recorded.at)}  {KIND_OF[type(recorded.event)]}"
-    why = f" because of {record.because_of}" if record.because_of else ""
+    why = f" because of {', '.join(map(str, record.because_of))}" if record.because_of else ""
     fields = shown_fields(recorded.event, whole=recorded.position == position)
     print_folded(f"{head} (by {recorded.actor}{why}) {fields}".rstrip(), len(indent) + 4)
 
 
-def _sidecar(explanation: Explanation) -> dict[str, Any] | None:
-    start = explanation.sidecar
-    if start is None:
-        return None
+def _sidecar(start: CalledSidecar) -> dict[str, Any]:
     secrets = [
         {name: getattr(secret, name) for name in ("name", "fingerprint", "store", "from_env")}
         for secret in given_secrets(start.spec)
     ]
-    return {"position": start.position, "digest": start.spec.digest, "secrets": secrets}
+    return {
+        "position": start.position,
+        "skill": start.spec.skill,
+        "digest": start.spec.digest,
+        "secrets": secrets,
+    }
 
 
 def _json(record: ExplainedRecord) -> dict[str, Any]:

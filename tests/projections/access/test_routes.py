@@ -27,8 +27,9 @@ def test_an_open_way(shop: Any, host: HostId) -> None:
     """A route leads to the port of the sidecar, with its limit and the session of the token."""
     system = system_of(shop)
     own = (ids.directory_stream(host, ids.scope_of("/w/shop")),)
+    approval = ids.registration_stream(host, ids.scope_of("/w/shop"), "agents", "ready")
     for digest, session in ((LAUNCH, None), (S1, "s1")):
-        way = ResolvedRoute("/w/shop", "ready", "ready", session, 40_001, 7, digest, own)
+        way = ResolvedRoute("/w/shop", "ready", "ready", session, 40_001, 7, digest, own, approval=approval)
         assert resolve_route(system, host, digest, "ready") == way
 
 
@@ -164,7 +165,10 @@ def test_a_shared_skill_is_reached_with_the_token_of_a_directory(shop: Any, host
     system = system_of(shop)
     way = resolve_route(system, host, S1, "__global__/weather")
     streams = tuple(ids.directory_stream(host, scope) for scope in (ids.scope_of("/w/shop"), ids.GLOBAL))
-    assert way == ResolvedRoute("/w/shop", "weather", "__global__/weather", "s1", 40_009, 9, S1, streams)
+    approval = ids.registration_stream(host, ids.GLOBAL, "agents", "weather")
+    assert way == ResolvedRoute(
+        "/w/shop", "weather", "__global__/weather", "s1", 40_009, 9, S1, streams, approval=approval
+    )
     for digest, mount in ((S1, "weather"), (DEAD, "__global__/weather"), (TokenDigest(""), "__global__/weather")):
         with pytest.raises(Refusal) as caught:
             resolve_route(system, host, digest, mount)

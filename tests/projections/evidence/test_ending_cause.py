@@ -16,7 +16,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest
 from omac.domain.sidecars.sidecar import Stopped, StopRequested
-from omac.projections.evidence.ending_cause import LATE_NS, ending_cause
+from omac.projections.evidence.ending_cause import LATE_NS, ending_causes
 from omac.projections.evidence.explanation import explain
 
 HOST = HostId("h")
@@ -54,12 +54,13 @@ class Listed:
 
 
 def cause_position(position: int, *events: tuple[StreamId, Event]) -> int | None:
-    """Return the position of the cause of the call that ended at a position."""
+    """Return the position of the one cause of the call that ended at a position."""
     journal = Listed(*events)
     ended = journal.at(position)
     assert ended is not None
-    cause = ending_cause(ended, journal)
-    return cause.position if cause else None
+    causes = ending_causes(ended, journal)
+    assert len(causes) <= 1
+    return causes[0].position if causes else None
 
 
 def refused(reason: str, skill: str | None = "echo", mount: str = "m") -> AccessRefused:
@@ -102,21 +103,25 @@ def test_what_cut_a_call() -> None:
     other_session = (OWN, SessionEnded("t", TokenDigest("d")))
     assert cause_position(3, before, (CALLS, REQUEST), (CALLS, cut), other_session, (OWN, STUB)) is None  # too late
     assert cause_position(2, (OWN, STUB), (CALLS, AccessAborted(1, "revoked"))) is None  # its request is none
+    sidecar = ids.sidecar_stream(HOST, ids.scope_of("/w"), "echo")
+    stops: tuple[tuple[StreamId, Event], ...] = (sidecar, StopRequested("its code is no longer approved")), (OWN, STUB)
+    assert cause_position(3, before, (CALLS, REQUEST), (CALLS, cut), *stops) == 4  # before its directory has looked
+    assert cause_position(3, before, (CALLS, REQUEST), (CALLS, cut), (sidecar, Stopped())) is None
 
 
 def test_calls_that_ended_together_have_causes_of_their_own() -> None:
     """The explanation of a request has the cause for which its own call was cut off, and none where only others were,
-    though their ends are one record."""
+    though their ends are one record. That of the record has the causes of all."""
     other = AccessRequested("/w", "other", "o", "s", "GET", "/x")
     left = AccessRequested("/w", "echo", "m", "s", "GET", "/y")
     reasons = "revoked", "revoked", "client-gone"
     together = AccessBatchAborted((1, 2, 3), (0,) * 3, reasons, (None,) * 3, (0,) * 3, (0,) * 3, (None,) * 3)
     journal = Listed((CALLS, REQUEST), (CALLS, other), (CALLS, left), (OWN, STUB), (OWN, OTHER), (CALLS, together))
     ended = journal.records[5]
-    causes = [ending_cause(ended, journal, request) for request in (1, 2, 3, None)]
-    assert [cause and cause.position for cause in causes] == [4, 5, None, 4]
-    explained = [explain(request, journal) for request in (1, 2, 3)]
-    assert [tree and tree.records[-1].because_of for tree in explained] == [4, 5, None]
+    causes = [ending_causes(ended, journal, request) for request in (1, 2, 3, None)]
+    assert [[cause.position for cause in of_one] for of_one in causes] == [[4], [5], [], [4, 5]]
+    explained = [explain(request, journal) for request in (1, 2, 3, 6)]
+    assert [tree and tree.records[-1].because_of for tree in explained] == [(4,), (5,), (), (4, 5)]
 
 
 def test_the_call_itself_is_the_reason() -> None:

@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
@@ -12,7 +13,9 @@ from omac.adapters.facade.addressing import recorded_path
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.sidecars import sidecar
 from omac.domain.sidecars.sidecar import Exit
+from omac.domain.skills import registration
 from omac.domain.skills.meta import FoundSkill
 from omac.projections.access.routes import ResolvedRoute
 from omac.projections.evidence.accesses import audit_rows
@@ -271,10 +274,40 @@ async def test_a_sidecar_that_omac_stopped_is_not_blamed(serving: Serving, onlin
     async with serving() as omac:
         target = omac.gate.resolve(await online(omac), "echo")
         assert omac.gate.stopped(target) is None
-        await omac.deactivate()
-        refusal = omac.gate.stopped(target)
-        assert refusal is not None
-        assert refusal.reason == "sidecar-down"
+        await omac.engine.execute(sidecar.AGGREGATE, omac.sidecar_stream("echo"), sidecar.RequestStop("it is replaced"))
+        for status in ("stopping", "idle"):
+            await omac.until(lambda status=status: omac.sidecar("echo").status == status)
+            assert omac.gate.stopped(target).reason == "sidecar-down"
+
+
+async def test_a_revoked_approval_cuts_before_its_sidecar_is_stopped(serving: Serving, online: Any) -> None:
+    """A call is cut as revoked, and one that fails with its sidecar fails as revoked, from the moment when the
+    revocation is known, whatever the directory and the sidecar have recorded of it."""
+    async with serving() as omac:
+        target = omac.gate.resolve(await online(omac), "echo")
+        cuts: list[tuple[str, str]] = []
+        omac.gate.watch(target, lambda refusal: cuts.append((refusal.reason, omac.sidecar("echo").status)))
+        echo = omac.folders.skills["/w/shop"][0]
+        omac.decide("/w/shop", echo, registration.Revoke("a person revoked it"))
+        await omac.until(lambda: cuts)
+        assert cuts[0] == ("revoked", "healthy")
+        assert omac.gate.stopped(target).reason == "revoked"
+        await omac.until(lambda: omac.directory().status == "active_partial")
+        assert omac.gate.stopped(target).reason == "revoked"
+
+
+async def test_an_approval_of_other_code_revokes_no_call(serving: Serving, online: Any) -> None:
+    """A call goes on in its sidecar's grace where a person approves changed code in the place of what runs."""
+    async with serving() as omac:
+        target = omac.gate.resolve(await online(omac), "echo")
+        cuts: list[str] = []
+        omac.gate.watch(target, lambda refusal: cuts.append(refusal.reason))
+        changed = msgspec.structs.replace(omac.folders.skills["/w/shop"][0], bundle_hash="sha256:2")
+        omac.put_approved("/w/shop", changed)
+        await omac.until(lambda: omac.sidecar("echo").status == "stopping")
+        assert omac.gate.stopped(target).reason == "sidecar-down"
+        await omac.until(lambda: omac.sidecar("echo").status == "healthy" and len(omac.host.processes) == 2)
+        assert cuts == []
 
 
 async def test_the_end_of_a_session_cuts_its_own_calls_alone(serving: Serving, online: Any) -> None:
