@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import termios
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
@@ -29,6 +30,7 @@ CHOICE = re.compile(r"\[(\w)\](\w*)")  # of a question: [y]es
 BYTES_MAX = 4 * 1024 * 1024
 LINE_BYTES_MAX = 4094  # of a line that the terminal itself edits; it drops the rest without a word
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # ^\\ would leave a terminal that does not echo
+HANGUP_S = 0.1
 END, ERASE, KILL = b"\x04", (b"\x7f", b"\x08"), b"\x15"
 
 Answer = TypeVar("Answer")
@@ -257,7 +259,8 @@ class PromptTerminal:
         try:
             return os.read(self._reader, size)
         except OSError:
-            return b""  # it hung up
+            _await_hangup()
+            return b""
 
     @contextmanager
     def _mode(self, question: str, *, seen: bool) -> Iterator[None]:
@@ -286,10 +289,17 @@ class PromptTerminal:
                     self.show(question)
                     yield
                 finally:
-                    with suppress(termios.error):  # it hung up
+                    try:
                         termios.tcsetattr(self._reader, termios.TCSAFLUSH, before)
+                    except termios.error:
+                        _await_hangup()
         except termios.error:
             raise EOFError from None  # it hung up, or cannot hide what is typed
+
+
+def _await_hangup() -> None:
+    """Give SIGHUP, which ends omac, the time to come: where a terminal hangs up, Linux wakes who reads it first."""
+    time.sleep(HANGUP_S)
 
 
 def _ended_by_exception(*numbers: signal.Signals) -> AbstractContextManager[None]:
