@@ -40,6 +40,7 @@ LEFT_NOTHING = (
     "config show nobody --journal {}/a/none.db",
 )
 
+ITS_KEY = '--key "$(omac key show)"  # where the journal is'
 GOOD = "name: {name}\nsidecar:\n  command: [python3, sidecar.py]\n  mount: {name}\n"
 SERVER = """\
 import os
@@ -790,9 +791,9 @@ def test_a_word_that_nobody_sees_as_it_is_is_shown_and_not_obeyed(house: Omac, c
     ("command", "example"),
     [
         (("replay",), "omac replay --at 120"),
-        (("proof", "verify"), 'omac proof verify proof.json --key "$(cat omac.key)"'),
-        (("proof", "verify", "x", "--json"), 'omac proof verify x --json --key "$(cat omac.key)"'),
-        (("export", "verify", "a b"), """omac export verify 'a b' --key "$(cat omac.key)\""""),
+        (("proof", "verify"), 'omac proof verify proof.json --key "$(omac key show)"'),
+        (("proof", "verify", "x", "--json"), f"omac proof verify x --json {ITS_KEY}"),
+        (("export", "verify", "a b"), f"omac export verify 'a b' {ITS_KEY}"),
         (("key", "move"), "omac key move --to vault"),
         (("replay", "--json"), "omac replay --json --at 120"),
         (("secrets", "import", "mail", "--global"), "omac secrets import mail --global --from slack.env"),

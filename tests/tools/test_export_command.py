@@ -87,6 +87,17 @@ def verified(folder: Path, key: str, *options: str, program: tuple[str, ...] = (
     return done
 
 
+def test_the_key_that_a_verification_lacks(used: Omac, tmp_path: Path) -> None:
+    """A verification without a key proposes one that verifies the export on its host."""
+    folder = exported(used, tmp_path / "bundle")
+    lacks = used.run("export", "verify", str(folder))
+    assert lacks.status == 2
+    line = lacks.err.rpartition("  try: ")[2]
+    environment = used.environment | {"PATH": f"{INSTALLED.parent}:{used.environment['PATH']}"}
+    done = subprocess.run(["sh", "-c", line], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, "events verified" in done.stdout) == (0, True), done
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_verifies_elsewhere(used: Omac, key: str, tmp_path: Path, form: str) -> None:
     """An export in each format has all events, verifies on another machine, and is readable only by its owner."""
