@@ -692,6 +692,8 @@ NONSENSE = [
     (["export", "--out", "x", "--session", "\udcff"], 2, "no text in UTF-8: it cannot be recorded"),
     (["audit", "--outcome", "lost"], 2, "--outcome takes completed"),
     (["audit", "--actor", "nobody"], 2, "--actor takes person"),
+    (["audit", "--client", "nobody"], 2, "--client takes opencode, claude"),
+    (["export", "--out", "x", "--client", "nobody"], 2, "--client takes opencode, claude"),
     (["audit", "--status", "6x"], 2, "--status takes 404"),
     (["export", "--out", "x", "--status", "499-400"], 2, "499 is above 400"),
     (["audit", "--from", "-1"], 2, "--from takes a position"),

@@ -168,6 +168,8 @@ def test_filters_choose_rows_of_the_audit(used: Omac, key: str, tmp_path: Path) 
         (("--status", "404"), {"status": "404"}, 0),
         (("--path", "/echo/*1", "--skill", "echo"), {"path": "/echo/*1", "skill": "echo"}, 1),
         (("--run", "0123456789ab"), {"run": "0123456789ab"}, 0),
+        (("--client", "", "--skill", "echo"), {"client": "", "skill": "echo"}, 2),
+        (("--client", "claude"), {"client": "claude"}, 0),
         (("--path", "/elsewhere"), {"path": "/elsewhere"}, 0),
         (("--kind", "access", "--text", "OTHER"), {"kind": "access", "text": "OTHER"}, 1),
     ],
