@@ -16,17 +16,18 @@ COUNTABLE = (
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The rows that are wanted; None wants all.
 
-    `dir` is a canonical path, and means what is below it too. "" as `skill`, `session`, `method` or `path` means rows
-    without one. `kind` may be the part before the dot. `status`, times (nanoseconds since 1970 UTC) and positions are
-    ranges that include both ends; a class such as 200 to 299 is of answers alone, and no exit code of a launch. `path`
-    is a glob: * stands for any characters, ? for one. `text` is part of a field that holds more than a word of omac's,
-    in any case.
+    `dir` is a canonical path, and means what is below it too. "" as `skill`, `session`, `client`, `method` or `path`
+    means rows without one. `kind` may be the part before the dot. `status`, times (nanoseconds since 1970 UTC) and
+    positions are ranges that include both ends; a class such as 200 to 299 is of answers alone, and no exit code of a
+    launch. `path` is a glob: * stands for any characters, ? for one. `text` is part of a field that holds more than a
+    word of omac's, in any case.
     """
 
     skill: str | None = None
     dir: str | None = None
     session: str | None = None
     run: str | None = None
+    client: str | None = None
     actor: str | None = None
     kind: str | None = None
     outcome: str | None = None
@@ -56,6 +57,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
             and self.actor in (None, row.actor)
             and (self.session is None or self.session == (row.session or ""))
             and self.run in (None, row.run)
+            and (self.client is None or self.client == (row.client or ""))
             and (self.method is None or self.method.upper() == row.method.upper())
             and (self.kind is None or row.kind == self.kind or row.kind.startswith(self.kind + "."))
             and self._matches_more(row)

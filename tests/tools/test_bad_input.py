@@ -40,6 +40,7 @@ LEFT_NOTHING = (
     "config show nobody --journal {}/a/none.db",
 )
 
+ITS_KEY = '--key "$(omac key show)"  # where the journal is'
 GOOD = "name: {name}\nsidecar:\n  command: [python3, sidecar.py]\n  mount: {name}\n"
 SERVER = """\
 import os
@@ -691,6 +692,8 @@ NONSENSE = [
     (["export", "--out", "x", "--session", "\udcff"], 2, "no text in UTF-8: it cannot be recorded"),
     (["audit", "--outcome", "lost"], 2, "--outcome takes completed"),
     (["audit", "--actor", "nobody"], 2, "--actor takes person"),
+    (["audit", "--client", "nobody"], 2, "--client takes opencode, claude"),
+    (["export", "--out", "x", "--client", "nobody"], 2, "--client takes opencode, claude"),
     (["audit", "--status", "6x"], 2, "--status takes 404"),
     (["export", "--out", "x", "--status", "499-400"], 2, "499 is above 400"),
     (["audit", "--from", "-1"], 2, "--from takes a position"),
@@ -790,9 +793,9 @@ def test_a_word_that_nobody_sees_as_it_is_is_shown_and_not_obeyed(house: Omac, c
     ("command", "example"),
     [
         (("replay",), "omac replay --at 120"),
-        (("proof", "verify"), 'omac proof verify proof.json --key "$(cat omac.key)"'),
-        (("proof", "verify", "x", "--json"), 'omac proof verify x --json --key "$(cat omac.key)"'),
-        (("export", "verify", "a b"), """omac export verify 'a b' --key "$(cat omac.key)\""""),
+        (("proof", "verify"), 'omac proof verify proof.json --key "$(omac key show)"'),
+        (("proof", "verify", "x", "--json"), f"omac proof verify x --json {ITS_KEY}"),
+        (("export", "verify", "a b"), f"omac export verify 'a b' {ITS_KEY}"),
         (("key", "move"), "omac key move --to vault"),
         (("replay", "--json"), "omac replay --json --at 120"),
         (("secrets", "import", "mail", "--global"), "omac secrets import mail --global --from slack.env"),

@@ -190,6 +190,8 @@ def test_a_replay_at_a_time_is_the_replay_at_its_position(house: Omac, used: lis
         (["--path", "/echo/*"], lambda row: row["path"].startswith("/echo/")),
         (["--text", "CRASH"], lambda row: row["path"] == "/crash"),
         (["--actor", "person"], lambda row: False),
+        (["--client", "claude"], lambda row: False),
+        (["--client", ""], lambda row: True),
         (["--from", "1", "--to", "1"], lambda row: False),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -248,6 +250,7 @@ def test_an_audit_without_rows(house: Omac, used: list[dict[str, Any]], counted:
     [
         (("--run", "4711", "--session", "s"), "session,run"),
         (("--status", "418", "--since", "1h"), "status"),
+        (("--client", "pi"), "client"),
         (("--text", "nowhere"), "kind,skill,dir"),
     ],
 )

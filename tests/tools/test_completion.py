@@ -78,6 +78,7 @@ def answers(house: Omac, project: Path, *words: str, shell: str = "bash") -> lis
         (("audit", "--skill", ""), ["mail", "slack"]),
         (("reload", "--restart", ""), ["mail", "slack"]),
         (("audit", "--actor", ""), ["person", "bridge", "agent", "omac"]),
+        (("audit", "--client", "c"), ["claude", "codex", "copilot"]),
         (("audit", "--count-by", "s"), ["skill", "session", "status"]),
         (("audit", "--after", ""), ["start"]),
         (("export", "--format", "c"), ["csv", "cloudevents"]),

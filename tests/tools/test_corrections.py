@@ -40,6 +40,7 @@ def proposals(done: Done) -> list[list[str]]:
     [
         ("audit --kind skill --outcome dome", "audit --kind skill --outcome done"),
         ("audit --actor x --json", "audit --actor person --json"),
+        ("audit --client cloude", "audit --client claude"),
         ("audit --status x", "audit --status 5xx"),
         ("audit --status 9xx", "audit --status 5xx"),
         ("audit --status 499-400", "audit --status 400-499"),

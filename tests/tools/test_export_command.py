@@ -87,6 +87,17 @@ def verified(folder: Path, key: str, *options: str, program: tuple[str, ...] = (
     return done
 
 
+def test_the_key_that_a_verification_lacks(used: Omac, tmp_path: Path) -> None:
+    """A verification without a key proposes one that verifies the export on its host."""
+    folder = exported(used, tmp_path / "bundle")
+    lacks = used.run("export", "verify", str(folder))
+    assert lacks.status == 2
+    line = lacks.err.rpartition("  try: ")[2]
+    environment = used.environment | {"PATH": f"{INSTALLED.parent}:{used.environment['PATH']}"}
+    done = subprocess.run(["sh", "-c", line], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, "events verified" in done.stdout) == (0, True), done
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_verifies_elsewhere(used: Omac, key: str, tmp_path: Path, form: str) -> None:
     """An export in each format has all events, verifies on another machine, and is readable only by its owner."""
@@ -157,6 +168,8 @@ def test_filters_choose_rows_of_the_audit(used: Omac, key: str, tmp_path: Path) 
         (("--status", "404"), {"status": "404"}, 0),
         (("--path", "/echo/*1", "--skill", "echo"), {"path": "/echo/*1", "skill": "echo"}, 1),
         (("--run", "0123456789ab"), {"run": "0123456789ab"}, 0),
+        (("--client", "", "--skill", "echo"), {"client": "", "skill": "echo"}, 2),
+        (("--client", "claude"), {"client": "claude"}, 0),
         (("--path", "/elsewhere"), {"path": "/elsewhere"}, 0),
         (("--kind", "access", "--text", "OTHER"), {"kind": "access", "text": "OTHER"}, 1),
     ],

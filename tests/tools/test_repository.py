@@ -58,6 +58,32 @@ def test_a_skill_is_shown_for_its_repository(omac: Omac) -> None:
     assert "not approved" not in omac.ok("show", "echo", "--workdir", str(project), "--repository")
 
 
+def test_a_skill_is_compared_with_its_approval_by_repository(omac: Omac, main: Path) -> None:
+    """`omac diff --repository` compares with what is approved by repository, whatever is approved in the worktree. It
+    proposes, as `omac show --repository` and `omac register --repository` do, commands about the repository."""
+    program, where = main / ".agents/skills/echo/sidecar.py", ("--workdir", str(main))
+    program.write_text(program.read_text() + "# mine\n")
+    omac.ok("approve", "echo", *where)
+    assert omac.run("diff", "echo", *where).status == 0
+    done = omac.run("diff", "echo", *where, "--repository")
+    assert (done.status, "+# mine" in done.out) == (1, True), done
+    shown, registered = (omac.run(word, "echo", *where, "--repository") for word in ("show", "register"))
+    for compare in (shown.err, registered.err):
+        (line,) = [line for line in compare.splitlines() if "try: omac diff" in line]
+        assert omac.run(*shlex.split(line.partition("omac ")[2])).out == done.out
+    omac.ok(*shlex.split(done.err.partition("try: omac ")[2]))
+    assert omac.run("diff", "echo", *where, "--repository").status == 0
+
+
+def test_a_skill_without_an_approval_by_repository(omac: Omac) -> None:
+    """`omac diff --repository` is refused where only the worktree has an approval, and proposes what shows the skill
+    for the repository."""
+    project = repository(omac.approved("own"))
+    done = omac.run("diff", "echo", "--workdir", str(project), "--repository")
+    assert (done.status, "is not approved by repository: nothing to compare with" in done.err) == (9, True), done
+    assert done.err.endswith(f"  try: omac show echo --workdir {project} --repository\n")
+
+
 # ---- the attacker's tests ----
 
 
@@ -327,14 +353,13 @@ def test_trust_by_repository(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_trust_by_repository_without_a_terminal(omac: Omac) -> None:
-    """The proposal for a skill that is approved in one directory alone ends in a command that approves it by
-    repository."""
+    """The proposal for a skill that is approved in one directory alone shows it, and proposes the command that approves
+    it by repository."""
     main = repository(omac.project("main"))
     omac.approve(main)
     done = omac.run("trust", "--repository", cwd=main)
-    show, register = done.err.partition("  try: omac ")[2].strip().split("  # then: omac ")
-    omac.ok(*show.split(), cwd=main)
-    omac.ok(*register.split(), "--no-secrets", "--no-fields", cwd=main)
+    shown = omac.run(*done.err.partition("  try: omac ")[2].split(), cwd=main)
+    omac.ok(*shown.err.partition("  try: omac ")[2].split(), "--no-secrets", "--no-fields", cwd=main)
     assert state(omac, worktree(main, "one")) == "approved"
 
 

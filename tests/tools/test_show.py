@@ -4,12 +4,20 @@ import json
 import re
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 from programs import program_at
 from real_omac import Done, Omac
 
+UNREAD = """
+import os, sys
+reader, writer = os.pipe()
+os.dup2(writer, 1)
+os.closerange(reader, writer + 1)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 HASH = re.compile("sha256:[0-9a-f]{64}")
 
 
@@ -136,6 +144,25 @@ def test_settings_that_cannot_be_read_hide_the_limits_alone(house: Omac, project
         assert "the limits of its calls are unknown" in answer.err
         assert "settings.toml, line 2: limits.concurrent_calls takes" in answer.err
     assert json.loads(as_json.out)["limits"] is None
+
+
+def test_a_proposal_comes_behind_the_data(house: Omac, project: Path) -> None:
+    """A program that gets both outputs of a command gets the difference, or the files, before the proposed commands."""
+    house.approve(project)
+    (source(project) / "added").write_text("".join(f"line {number}\n" for number in range(900)))
+    for word, last in (("diff", r"\+line 899"), ("show", ".* sidecar.py")):
+        done = house.run(word, "echo", cwd=project, within=("/bin/sh", "-c", 'exec "$@" 2>&1', "sh"))
+        assert re.search(rf"\n{last}\n(  try: omac .*\n)+\Z", done.out), done.out
+
+
+def test_an_output_that_takes_nothing_ahead_of_a_proposal(house: Omac, project: Path) -> None:
+    """A full disk, and a reader that left, decide the exit code also where data is lost before a message is printed."""
+    house.approve(project)
+    (source(project) / "added").write_text("x" * 6_000)  # more than the buffer of a file, less than that of a text
+    full = house.run("diff", "echo", cwd=project, within=("/bin/sh", "-c", 'exec "$@" >/dev/full', "sh"))
+    assert full.status == 1
+    assert full.err.endswith("omac: no space is left for the output\n  try: df -h\n")
+    assert house.run("diff", "echo", cwd=project, within=(sys.executable, "-c", UNREAD)).status == 141
 
 
 def test_a_change_is_shown_as_a_unified_difference(house: Omac, project: Path) -> None:

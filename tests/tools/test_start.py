@@ -261,6 +261,20 @@ def test_the_audit_tells_two_runs_apart(omac: Omac) -> None:
     assert sorted(counts.splitlines()[1:]) == sorted(f"{row['run']},1" for row in rows)
 
 
+@pytest.mark.full
+def test_the_audit_of_one_agent(omac: Omac, agent: Path) -> None:
+    """The audit filters by the agent that a run launched, also what it follows; a command is the launch of none."""
+    filters = ("audit", "--kind", "sandbox", "--json", "--client")
+    omac.ok("start", "--", "true")
+    follow = omac.start(*filters, "claude", "--follow")
+    omac.ok("start", "claude")
+    (launch,) = map(json.loads, omac.ok(*filters, "claude").splitlines())
+    assert launch["client"] == "claude"
+    assert json.loads(follow.line()) == launch
+    (other,) = map(json.loads, omac.ok(*filters, "").splitlines())
+    assert (other["client"], other["run"] == launch["run"]) == (None, False)
+
+
 def test_without_a_sandbox_it_says_so(house: Omac) -> None:
     """A start without a sandbox warns loudly on stderr."""
     done = house.run(*BARE, "--", "true")

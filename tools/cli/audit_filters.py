@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Literal, NamedTuple, get_args
 
+from omac.domain.harness.names import NAMES
 from omac.domain.kernel.event import Actor
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.event_kinds import KINDS
@@ -38,6 +39,7 @@ class Typed(NamedTuple):
     first: str | None = None
     last: str | None = None
     run: str | None = None
+    client: str | None = None
 
 
 def query_of(typed: Typed, clock: Callable[[], int] = now_ns) -> AuditQuery:
@@ -46,6 +48,8 @@ def query_of(typed: Typed, clock: Callable[[], int] = now_ns) -> AuditQuery:
         require_one_of(get_args(Outcome), typed.outcome, "--outcome")
     if typed.actor is not None:
         require_one_of(get_args(Actor), typed.actor, "--actor")
+    if typed.client:
+        require_one_of(NAMES, typed.client, "--client")
     kinds = {"access", *KINDS, *(name.partition(".")[0] for name in KINDS)}
     if typed.kind is not None and typed.kind not in kinds:
         message = f"--kind takes access, sandbox, guard, skill, control and more, not {typed.kind!r}"
@@ -55,6 +59,7 @@ def query_of(typed: Typed, clock: Callable[[], int] = now_ns) -> AuditQuery:
         dir=os.path.realpath(expanded(typed.directory)) if typed.directory is not None else None,
         session=typed.session,
         run=typed.run,
+        client=typed.client,
         actor=typed.actor,
         kind=typed.kind,
         outcome=typed.outcome,

@@ -27,6 +27,9 @@ def _typed(
     directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and those below it.")] = None,
     session: Annotated[str | None, typer.Option(help="Only this session; '' for rows without one.")] = None,
     run: Annotated[str | None, typer.Option("--run", help="Only this run; its id is in omac ps and --csv.")] = None,
+    client: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only runs of this agent; '' for rows without one.")
+    ] = None,
     since: Annotated[str | None, typer.Option(help="Not before: 2026-11-21T14:00, 90s, 15m, 2h or 7d ago.")] = None,
     until: Annotated[str | None, typer.Option(help="Not after; as --since. A date: to its end.")] = None,
     outcome: Annotated[str | None, typer.Option(help="completed, aborted, refused, open or done.")] = None,
@@ -43,8 +46,9 @@ def _typed(
     from omac.tools.cli.audit_filters import Typed
 
     return Typed(
-        skill, directory, session, actor, kind, outcome, status, method, path, text, since, until, first, last, run
-    )
+        skill, directory, session, actor, kind, outcome, status, method, path, text, since, until, first, last, run,
+        client,
+    )  # fmt: skip
 
 
 filtered = taking("typed", _typed)

@@ -236,6 +236,7 @@ VALUES: Mapping[str, Callable[[Line, Mapping[str, str]], Iterator[Offer]]] = {  
     "fields": _settings_of_skill,
     "harness": _harnesses,
     "agent": _harnesses,
+    "client": _harnesses,
     "run": _runs,
     "setting": _settings,
     "value": _setting_words,

@@ -70,7 +70,8 @@ def export_verify(
     The first key of a journal verifies what later ones signed: the export has the rotations that lead to them.
 
     \b
-    omac export verify ~/march --key "$(cat omac.key)"
+    omac export verify ~/march --key "$(omac key show)"  # where the journal is
+    omac export verify ~/march --key "$(cat omac.key)"   # elsewhere
     """
     from omac.tools.cli.export import verify
 

@@ -26,7 +26,9 @@ JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", he
 CONVERTER = "_runtime_param"  # of typer's parameters: what converts a value, made when first needed
 # What may be empty: data, a setting, and the filters of audit that then choose the rows without one. A skill's name
 # is left to the command, which lists the names that are known.
-MAY_BE_EMPTY = frozenset({"SKILL", "VALUE", "--data", "--method", "--path", "--run", "--session", "--skill"})
+MAY_BE_EMPTY = frozenset(
+    {"SKILL", "VALUE", "--client", "--data", "--method", "--path", "--run", "--session", "--skill"}
+)
 
 
 class _AsTyped:

@@ -79,7 +79,8 @@ def proof_verify(
     """Verify a proof by a public key, and print what it proves. Needs no journal.
 
     \b
-    omac proof verify proof.json --key "$(cat omac.key)"
+    omac proof verify proof.json --key "$(omac key show)"  # where the journal is
+    omac proof verify proof.json --key "$(cat omac.key)"   # elsewhere
     """
     from omac.tools.cli.proof import verify_proof
 

@@ -135,7 +135,7 @@ def _require_unchanged(
         return approved.digest or None
     was, present = drift(approved, Code(skill.source, skill.bundle_hash, digest))
     message = f"{skill.name} in {skill.source} {difference}: approved {was}, found {present}; nothing was recorded"
-    compare = f"omac diff {quoted(skill.name)} {msgspec.structs.replace(candidate.place, repository=None).flags}"
+    compare = f"omac diff {quoted(skill.name)} {candidate.place.flags}"
     fix = [compare, request.command(candidate, request.words(), "--force", "--hash", digest)]
     raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
 

@@ -79,7 +79,8 @@ def diff(request: ShowRequest, environment: Mapping[str, str]) -> int:
     """Show how a skill differs from its approved copy; 0 where it does not, else 1. Raises Refusal."""
     reviewed = review(request.skill, request.where, request.journal, environment, "omac diff")
     if reviewed.approved is None:
-        message = f"{reviewed.skill.name} in {reviewed.skill.source} is not approved: nothing to compare with"
+        how = " by repository" if reviewed.candidate.place.repository else ""
+        message = f"{reviewed.skill.name} in {reviewed.skill.source} is not approved{how}: nothing to compare with"
         raise Refusal("skill-changed", message, fix=[command("show", reviewed)])
     shown, digest = _to_show(reviewed, request, environment)
     differs = show_differences(reviewed, shown, environment, request.journal)
@@ -205,7 +206,7 @@ def command(name: str, reviewed: Review) -> str:
     options = [] if is_here else [place.where]
     if not _is_alone(reviewed, Where() if is_here else Where(place.workdir or None, shared=not place.workdir)):
         options = [place.where, f"--harness {place.harness}"]
-    if place.repository and name in ("approve", "register"):
+    if place.repository:
         options.append("--repository")
     return " ".join(["omac", name, quoted(reviewed.skill.name), *options])
 

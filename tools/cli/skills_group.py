@@ -222,6 +222,7 @@ def diff(
     workdir: Workdir = None,
     harness: Harness = None,
     shared: Shared = False,
+    repository: Repository = False,
     journal: JournalPath = None,
 ) -> int:
     """Show how the files of a skill differ from its approved copy; 1 if they do.
@@ -232,7 +233,7 @@ def diff(
     from omac.tools.cli.show import ShowRequest, diff
     from omac.tools.compose.scope_options import Where
 
-    request = ShowRequest(skill, Where(workdir, shared, harness), journal=journal)
+    request = ShowRequest(skill, Where(workdir, shared, harness, repository), journal=journal)
     return diff(request, current().environment)
 
 

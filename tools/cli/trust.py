@@ -246,8 +246,7 @@ def _without_terminal(pending: list[Review]) -> Refusal:
             case "changed":
                 fix.append(command("diff", reviewed))
             case "not approved":
-                shared = f"  # then: {command('register', reviewed)}" if reviewed.candidate.place.repository else ""
-                fix.append(f"{command('show', reviewed)}{shared}")
+                fix.append(command("show", reviewed))
             case _:
                 fix.append(command("register", reviewed))
     names = ", ".join(review.skill.name for review in pending)

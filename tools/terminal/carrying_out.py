@@ -14,7 +14,15 @@ from omac.domain.kernel.refusal import KERNEL_MESSAGES, LIST_LIMITS, Refusal, pr
 from omac.domain.kernel.terminal_escaping import printable
 from omac.journal.folders import MORE_FILES
 from omac.tools.entry import FILES_FAILED, MISSING, NO_MEMORY, lacks_memory, not_whole
-from omac.tools.terminal.invocation import Invocation, current, nobody_reads, typed_with, working_for
+from omac.tools.terminal.invocation import (
+    Invocation,
+    current,
+    nobody_reads,
+    print_message,
+    require_written,
+    typed_with,
+    working_for,
+)
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as a shell says it of a program that SIGPIPE ended
@@ -30,7 +38,7 @@ def carry_out(invocation: Invocation, command: Callable[[], int]) -> int:
         _warned.set(set())
         try:
             status = _report(removed) if (removed := _removed_folder()) else command()
-            invocation.stdout.flush()
+            require_written()
         except KeyboardInterrupt:
             status = INTERRUPTED
         except BrokenPipeError:
@@ -56,7 +64,7 @@ class _ToCaller(logging.Handler):
                 if record.getMessage() in _warned.get():
                     return
                 _warned.get().add(record.getMessage())
-            print(self.format(record), file=current().stderr)
+            print_message(self.format(record))
 
 
 class _Printable(logging.Formatter):
@@ -145,10 +153,10 @@ def _report_defect(error: Exception) -> int:
     while isinstance(error, ExceptionGroup):  # a refusal among others, such as "omac is stopping", is their consequence
         error = (error.split(Refusal)[1] or error).exceptions[0]
     if lacks_memory(error):
-        print(f"omac: {NO_MEMORY}", file=current().stderr)
+        print_message(f"omac: {NO_MEMORY}")
         return FILES_FAILED
     if isinstance(error, ImportError) or not _OWN or _own_file() != _OWN:
-        print(f"omac: {not_whole(error)}", file=current().stderr)
+        print_message(f"omac: {not_whole(error)}")
         return MISSING
     import tempfile
     import traceback

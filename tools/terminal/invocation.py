@@ -33,6 +33,7 @@ class Invocation(NamedTuple):
 
 
 _current: ContextVar[Invocation] = ContextVar("invocation")
+_unwritten: ContextVar[list[OSError]] = ContextVar("unwritten")  # what writing data ahead of a message raised
 
 
 def current() -> Invocation:
@@ -50,16 +51,34 @@ def typed_with(options: str) -> str:
 @contextmanager
 def working_for(invocation: Invocation) -> Iterator[None]:
     """Make this the current invocation, for this thread and whatever it starts."""
-    before = _current.set(invocation)
+    before, unwritten_before = _current.set(invocation), _unwritten.set([])
     try:
         yield
     finally:
+        _unwritten.reset(unwritten_before)
         _current.reset(before)
 
 
 def print_data(text: str) -> None:
     """Print a line for programs, as it is."""
     print(text, file=current().stdout)
+
+
+def print_message(text: str) -> None:
+    """Print a line for people to stderr, behind the data printed so far: both may go to one place. `require_written`
+    raises the errors of that data, since a report ends no work."""
+    try:
+        current().stdout.flush()
+    except OSError as error:
+        _unwritten.get().append(error)
+    print(text, file=current().stderr)
+
+
+def require_written() -> None:
+    """Write the data that was printed. Raises OSError, also for what could not be written ahead of a message."""
+    current().stdout.flush()
+    for error in _unwritten.get():
+        raise error
 
 
 def print_json(value: Any) -> None:  # Any: whatever msgspec encodes

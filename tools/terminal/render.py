@@ -20,7 +20,7 @@ from omac.projections.living import NOTHING_GONE, Gone
 from omac.projections.status import DirectoryStatus, RunStatus, Status, about_stream
 from omac.projections.system import System
 from omac.tools.terminal.columns import columns, cut, folded, padded
-from omac.tools.terminal.invocation import current
+from omac.tools.terminal.invocation import current, print_message
 from omac.tools.terminal.named_fields import named_fields
 from omac.tools.terminal.skill_problems import problem_of
 from omac.tools.terminal.timestamps import wall_clock, wall_clock_of
@@ -300,7 +300,7 @@ def report(text: str, hang: int = 2) -> None:
 def report_whole(text: str) -> None:
     """Print a line that stays one, to be copied, to stderr; where nobody reads that any more, what is done goes on."""
     try:
-        print(printable(text), file=current().stderr)
+        print_message(printable(text))
     except OSError:
         pass
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from omac.projections.evidence.accesses import AuditRow
 from omac.projections.evidence.audit_query import AuditQuery, count_by, matches_glob
 
-ACCESS = AuditRow(7, 1_000, "/w/shop", "echo", "s1", "GET", "/v1/Items", 404, 1, 2, 0.5, "completed", None, run="a1")
+ACCESS = AuditRow(
+    7, 1_000, "/w/shop", "echo", "s1", "GET", "/v1/Items", 404, 1, 2, 0.5, "completed", None, client="pi", run="a1"
+)
 CHANGE = AuditRow(
     8, 2_000, None, "mail", None, "", "", None, 0, 0, None, "done", None, "skill.approved", "person", "in .agents",
     run="b2",
@@ -48,6 +50,8 @@ def test_an_exit_code_is_no_answer() -> None:
         ({"session": ""}, False, True),
         ({"run": "a1"}, True, False),
         ({"run": "b"}, False, False),
+        ({"client": "pi"}, True, False),
+        ({"client": ""}, False, True),
         ({"actor": "person"}, False, True),
         ({"kind": "access"}, True, False),
         ({"kind": "skill"}, False, True),
