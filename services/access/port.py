@@ -34,8 +34,8 @@ class AccessRecorder(Protocol):
 
     def resolve(self, token: str | None, mount: str) -> ResolvedRoute:
         """Return the route of `/<token>/<mount>/` as it is now. `token` None: `/<mount>/` on the socket of a run with
-        one directory. Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down, too-many-calls,
-        stopping."""
+        one directory. Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down, revoked,
+        too-many-calls, stopping."""
 
     async def admit(self, route: ResolvedRoute, request: Request) -> int:
         """Record that it is about to be forwarded; return the id of the access once that is durable. Raises Refusal.

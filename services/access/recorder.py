@@ -179,6 +179,8 @@ class JournalAccessRecorder:
             if digest in self._engine.revoked or opened in self._engine.revoked:
                 raise unknown_mount()
             route = resolve_route(self._engine.system, self._engine.namespace, digest, mount)
+            if has_lost_approval(self._engine.system, route):
+                raise _revoked(route)
             route = self._open[digest, mount] = route.within(self._owner.of(route.skill))
         if self._engine.revoked and self._is_revoked(route):  # rule 1: at once, recorded or not
             raise unknown_mount()

@@ -281,16 +281,23 @@ async def test_a_sidecar_that_omac_stopped_is_not_blamed(serving: Serving, onlin
 
 
 async def test_a_revoked_approval_cuts_before_its_sidecar_is_stopped(serving: Serving, online: Any) -> None:
-    """A call is cut as revoked, and one that fails with its sidecar fails as revoked, from the moment when the
-    revocation is known, whatever the directory and the sidecar have recorded of it."""
+    """A call is cut as revoked, one that fails with its sidecar fails as revoked, and no other begins, from the moment
+    when the revocation is known, whatever the directory and the sidecar have recorded of it."""
     async with serving() as omac:
-        target = omac.gate.resolve(await online(omac), "echo")
-        cuts: list[tuple[str, str]] = []
-        omac.gate.watch(target, lambda refusal: cuts.append((refusal.reason, omac.sidecar("echo").status)))
+        token = await online(omac)
+        target = omac.gate.resolve(token, "echo")
+        cuts: list[tuple[str, str, str]] = []
+
+        def cut(refusal: Refusal) -> None:
+            with pytest.raises(Refusal) as anew:
+                omac.gate.resolve(token, "echo")
+            cuts.append((refusal.reason, anew.value.reason, omac.sidecar("echo").status))
+
+        omac.gate.watch(target, cut)
         echo = omac.folders.skills["/w/shop"][0]
         omac.decide("/w/shop", echo, registration.Revoke("a person revoked it"))
         await omac.until(lambda: cuts)
-        assert cuts[0] == ("revoked", "healthy")
+        assert cuts[0] == ("revoked", "revoked", "healthy")
         assert omac.gate.stopped(target).reason == "revoked"
         await omac.until(lambda: omac.directory().status == "active_partial")
         assert omac.gate.stopped(target).reason == "revoked"
