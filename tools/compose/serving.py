@@ -67,7 +67,7 @@ from omac.tools.compose.listening import Listening
 from omac.tools.compose.preloading import LaterLoading
 from omac.tools.compose.receipts import receiving
 from omac.tools.compose.repositories import GitRepositories
-from omac.tools.compose.run_folder import keep_folder
+from omac.tools.compose.run_folder import delete_sockets, keep_folder
 from omac.tools.compose.serve_options import ServeOptions
 from omac.tools.compose.signing import BACKGROUND_WAIT_S, Signer
 from omac.tools.compose.skill_policies import ServePolicies
@@ -151,6 +151,7 @@ class Server:
     async def _run_reactors(self, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]) -> int:
         options = self._options
         self._folder = self.state.begin_run(self._run)  # no sooner: what was refused leaves no folder
+        self._resources.callback(delete_sockets, self._folder)
         self.state.name_journal(self._run, self.journal.store.path)
         sidecars = LinuxSidecarHost(os.path.join(self._folder, "logs"), self._environment, writable=self._writable)
         await recover(self.engine, sidecars, self.state.is_alive, self.state.recovering)
