@@ -56,8 +56,10 @@ class Journal(Records, Application[str]):
         return None
 
     def close(self) -> None:
-        super().close()
-        self.store.close()
+        """Close it; once only, for the library's destructor closes it again, maybe while the interpreter ends."""
+        if not self.closing.is_set():
+            super().close()
+            self.store.close()
 
     def envelope(self, cause: Cause, spooled: Spooled | None = None) -> Envelope:
         """Return the envelope for events that are appended now; `spooled` is the file that they come from."""

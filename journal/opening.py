@@ -45,6 +45,8 @@ def open_journal(
         recorder = SqlRecorder(path, writer, is_living, present, mark)
         connections.callback(recorder.reader.close)
         journal = Journal(recorder, run, clock)
+        connections.pop_all()
+        connections.callback(journal.close)
         if keys is not None:
             journal.codec.commitments = Commitments(keys(recorder.journal_id()))
         connections.pop_all()

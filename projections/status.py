@@ -30,7 +30,8 @@ STATE_OF = {"pending-credentials": "pending_credentials", "skill-broken": "broke
 
 
 class SkillStatus(msgspec.Struct, frozen=True):
-    """A skill of a directory: ready, pending_credentials, broken or restarting; `fix` can be pasted.
+    """A skill of a directory: ready, pending_credentials, broken or restarting, and stopping or stopped while its
+    directory goes offline; `fix` can be pasted.
 
     `repository` is the git common directory of the repository by which it is approved, if it is by one.
     """
@@ -267,6 +268,9 @@ def _skill(system: System, namespace: ids.HostId, directory: Directory, name: st
         state, detail, missing, fix = STATE_OF[route.why], route.detail, route.missing, route.fix
         return SkillStatus(name, scope, skill.mount, state, missing, fix, detail)
     sidecar = system.sidecars[ids.sidecar_stream(namespace, ids.scope_of(directory.path), name)].state
+    if directory.status == "deactivating":
+        state = "stopping" if sidecar.live else "stopped"
+        return SkillStatus(name, scope, skill.mount, state, (), (), "its directory goes offline")
     spec = directory.specs.get(name)
     repository = ""
     if spec is not None and spec.repository:

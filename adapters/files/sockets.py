@@ -16,6 +16,29 @@ def is_socket(entry: os.DirEntry[str]) -> bool:
         return False
 
 
+def sockets_in(folder: str) -> list[str]:
+    """Return the paths of the sockets in a folder; none where it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.path for entry in entries if is_socket(entry)]
+    except OSError:
+        return []
+
+
+def dead_sockets_in(folder: str) -> list[str]:
+    """Return the paths of the sockets in a folder that no process has."""
+    return [path for path in sockets_in(folder) if not is_in_use(path)]
+
+
+def remove_sockets(folder: str, paths: list[str]) -> None:
+    """Remove sockets from a folder, whose times stay as they are: by these the folders of runs are kept. Raises
+    OSError."""
+    times = os.stat(folder)
+    for path in paths:
+        os.unlink(path)
+    os.utime(folder, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
 def is_in_use(path: str) -> bool:
     """Return whether a process has a socket, and it was not merely left there. No process notices that: of datagrams
     the kernel only remembers where they would go, and it connects no socket of one kind to one of another."""

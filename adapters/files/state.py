@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 
-from omac.adapters.files import atomic, bounded, lock
+from omac.adapters.files import atomic, bounded, lock, sockets
 from omac.adapters.files import journal_in_use as in_use
 from omac.adapters.files.signing_keys import KEY_BYTES, SigningKeys
 from omac.adapters.files.subject_keys import SubjectKeyFiles
@@ -296,19 +296,19 @@ class StateDir:
             atomic.create(path, token.encode("ascii"))
 
     def prune_runs(self, living: Collection[RunId] = ()) -> None:
-        """Remove the folders of ended runs except the newest few, and never one of the `living`."""
+        """Remove the folders of ended runs except the newest few, and never one of the `living`; of those that stay,
+        the sockets."""
         for path in self.stale_runs(living):
             self._let_go(path)
             shutil.rmtree(path, ignore_errors=True)
+        for path in self.runs_with_dead_sockets():
+            with contextlib.suppress(OSError):
+                self.remove_dead_sockets(path)
 
     def stale_runs(self, living: Collection[RunId]) -> list[str]:
         """The folders of ended runs except the newest few, and none of the `living`; and drafts of folders, left by
         processes that were killed."""
-        folder = os.path.join(self.path, "run")
-        if not os.path.isdir(folder):
-            return []
-        with self._usable():
-            runs = [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+        runs = self._run_folders()
         begun = {entry.path: _begun(entry.path) for entry in runs if not entry.name.startswith(".")}
         older = sorted(begun, key=begun.__getitem__, reverse=True)[RUNS_KEPT:]
         drafts, latest = (entry.path for entry in runs if entry.name.startswith(".")), max(begun.values(), default=0.0)
@@ -323,6 +323,26 @@ class StateDir:
             self._let_go(path)
             shutil.rmtree(path)
         return is_stale
+
+    def runs_with_dead_sockets(self) -> list[str]:
+        """The folders of ended runs that have sockets: those were killed."""
+        named = {entry.path: RunId(entry.name) for entry in self._run_folders()}
+        return [path for path, run in named.items() if sockets.dead_sockets_in(path) and not self.is_alive(run)]
+
+    def remove_dead_sockets(self, path: str) -> bool:
+        """Remove the sockets of one of `runs_with_dead_sockets`, if it still is one, and return whether it was. Raises
+        OSError."""
+        is_left = path in self.runs_with_dead_sockets()
+        if is_left:
+            sockets.remove_sockets(path, sockets.dead_sockets_in(path))
+        return is_left
+
+    def _run_folders(self) -> list[os.DirEntry[str]]:
+        folder = os.path.join(self.path, "run")
+        if not os.path.isdir(folder):
+            return []
+        with self._usable():
+            return [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
 
     def _let_go(self, path: str) -> None:
         """Remove run/current where it leads to this folder of a run."""

@@ -38,7 +38,9 @@ def flaws_of(state: StateDir, public: Collection[str] = (), unended: Collection[
     current = os.path.join(state.path, "run", "current")
     if os.path.islink(current) and not os.path.exists(current):
         flaws.append(Flaw("dangling", current))
-    return (*flaws, *(Flaw("stale", path) for path in state.stale_runs(unended)))
+    stale = state.stale_runs(unended)
+    flaws += [Flaw("stale", path) for path in stale]
+    return (*flaws, *(Flaw("sockets", path) for path in state.runs_with_dead_sockets() if path not in stale))
 
 
 def _unwritable(folder: str) -> Flaw:
@@ -70,6 +72,8 @@ def repair(state: StateDir, flaw: Flaw, unended: Collection[RunId] = ()) -> bool
             return True
         case "stale":
             return state.remove_stale_run(flaw.path, unended)
+        case "sockets":
+            return state.remove_dead_sockets(flaw.path)
         case "host-id" if flaw.host is not None:
             return state.write_host_id(flaw.host)
         case _:

@@ -5,7 +5,8 @@ Rules
 1. Only the owner may change or read the state directory. omac takes rights away from others, from what
    belongs to this user only; it gives none, but to the owner of a folder.
 2. What belongs to another user is reported with the command that shows it, and never changed.
-3. What is removed is no use to anybody: folders of ended runs beyond the latest, and a link to a run that is gone.
+3. What is removed is no use to anybody: folders of ended runs beyond the latest, the sockets of the others, and a link
+   to a run that is gone.
 4. A host id that is none, or gone, is written again where the journal has the state of one host: approvals are its.
 """
 
@@ -25,10 +26,10 @@ SET_ASIDE_DAYS = 30
 DISK_BYTES_LOW = 64 * 1024 * 1024  # the write-ahead log alone may grow to as much
 
 FlawKind = Literal[
-    "missing", "read-only", "read-only-disk", "not-a-folder", "foreign", "mode", "dangling", "stale", "garbled",
-    "host-id", "no-host-id",
+    "missing", "read-only", "read-only-disk", "not-a-folder", "foreign", "mode", "dangling", "stale", "sockets",
+    "garbled", "host-id", "no-host-id",
 ]  # fmt: skip
-MENDABLE: tuple[FlawKind, ...] = ("missing", "mode", "dangling", "stale", "host-id")
+MENDABLE: tuple[FlawKind, ...] = ("missing", "mode", "dangling", "stale", "sockets", "host-id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,8 @@ def mended(flaw: Flaw) -> str:
             return f"removed {flaw.path}, which led to a run that is gone"
         case "stale":
             return f"removed the folder of an ended run, {flaw.path}"
+        case "sockets":
+            return f"removed the sockets of a killed run from {flaw.path}"
         case "host-id":
             return f"wrote the host id that the journal has, {flaw.host}, to {flaw.path}"
         case _:
@@ -133,6 +136,18 @@ def _unwritable(flaw: Flaw) -> Diagnosis:
         says += ": its file system is read-only"
         command = f"findmnt --target {quoted(flaw.path)}  # how it is mounted"
     return Diagnosis(NAME, FAIL, says, (command, "export OMAC_STATE_DIR=PATH  # writable"))
+
+
+def _useless(flaw: Flaw) -> Diagnosis:
+    """Return the finding of files that are of no use (rule 3)."""
+    path = quoted(flaw.path)
+    if flaw.kind == "dangling":
+        says, remove = "leads to a run that is gone", f"rm {path}"
+    elif flaw.kind == "stale":
+        says, remove = "is left of a run that ended", f"rm -r {path}"
+    else:
+        says, remove = "has the sockets of a run that was killed; the next start removes them", f"rm {path}/*.sock"
+    return Diagnosis(NAME, WARN, f"{flaw.path} {says}", ("omac doctor --fix", remove))
 
 
 def _diagnosis(flaw: Flaw) -> Diagnosis:
@@ -154,9 +169,8 @@ def _diagnosis(flaw: Flaw) -> Diagnosis:
                 problem = "you cannot read and change it yourself"
             says = f"{flaw.path} has mode {flaw.mode:03o}: {problem}"
             return Diagnosis(NAME, level, says, ("omac doctor --fix", f"chmod {flaw.wanted:03o} {path}"))
-        case "dangling":
-            says = f"{flaw.path} leads to a run that is gone"
-            return Diagnosis(NAME, WARN, says, ("omac doctor --fix", f"rm {path}"))
+        case "dangling" | "stale" | "sockets":
+            return _useless(flaw)
         case "garbled":
             says = f"{flaw.path} does not hold what omac wrote there: it was changed by hand or cut off"
             return Diagnosis(NAME, FAIL, says, (list_command(flaw.path),))
@@ -167,6 +181,3 @@ def _diagnosis(flaw: Flaw) -> Diagnosis:
             says = f"{flaw.path} is gone, and the journal has the state of no host, or of several"
             forget = f"rm -r {quoted(flaw.path.rpartition('/')[0] + '/journals')}"
             return Diagnosis(NAME, FAIL, says, (f"{forget}  # begins as another host, for which nothing is approved",))
-        case "stale":
-            says = f"{flaw.path} is left of a run that ended"
-            return Diagnosis(NAME, WARN, says, ("omac doctor --fix", f"rm -r {path}"))

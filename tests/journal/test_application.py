@@ -1,5 +1,7 @@
 """The journal of one process: many callers' events in one commit, loaded by stream, and read in order."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -266,3 +268,13 @@ def test_an_aggregate_that_cannot_be_read(journal: Journal) -> None:
         load(journal)
     assert refused.value.reason == "journal-damaged"
     assert journal.store.head() == 2
+
+
+def test_a_journal_that_was_closed_is_not_closed_again(path: Path) -> None:
+    """The library's destructor closes a journal again, even while the interpreter ends: nothing happens then."""
+    program = (
+        "import sys\nfrom omac.journal.opening import open_journal\n"
+        "kept = open_journal(sys.argv[1], 'r', lambda: 2 * 10**18)\nkept.close()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -12,7 +12,7 @@ from omac.domain.guard.denial import GuardDenied
 from omac.domain.kernel import ids, run
 from omac.domain.kernel.ids import HostId, LaunchId, RunId, TokenDigest
 from omac.domain.sandbox.launch import Denied, Launched, LaunchExited, LaunchRequested
-from omac.domain.sidecars.sidecar import Exit, Exited, GaveUp, SpawnRequested
+from omac.domain.sidecars.sidecar import Exit, Exited, GaveUp, SpawnRequested, Stopped, StopRequested
 from omac.domain.skills import registration
 from omac.domain.skills.registration import Approved, Registered
 from omac.projections.access.routes import STARTING
@@ -85,6 +85,16 @@ def test_a_sidecar_that_gave_up_is_shown_while_its_skill_is_there(shop: Any, hos
     assert [sidecar["state"] for sidecar in status(shop)["sidecars"]] == ["gave_up", "healthy"]
     shop.append(ids.directory_stream(host, ids.scope_of("/w/shop")), ReloadRequested(), SkillVanished("fell"))
     assert [sidecar["state"] for sidecar in status(shop)["sidecars"]] == ["healthy"]
+
+
+def test_the_skills_of_a_directory_that_goes_offline(shop: Any, host: HostId) -> None:
+    """A skill is stopping until its sidecar has stopped, not restarting; one that did not run keeps its reason."""
+    shop.directory(directory.RequestDeactivation("x"))
+    shop.append(ids.sidecar_stream(host, ids.scope_of("/w/shop"), "fell"), StopRequested("x"), Stopped())
+    (entry,) = status(shop)["directories"]
+    assert {skill["name"]: (skill["state"], skill["fix"]) for skill in entry["skills"][1:4]} == {
+        "fell": ("stopped", []), "pending": ("pending_credentials", ["export KEY=..."]), "ready": ("stopping", []),
+    }  # fmt: skip
 
 
 def test_what_is_offline_is_not_shown(shop: Any) -> None:

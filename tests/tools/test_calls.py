@@ -50,6 +50,20 @@ def test_the_url_leads_to_the_skill(house: Omac, project: Path) -> None:
     assert {row["session"] for row in rows} == {"cli"}
 
 
+def test_a_project_that_is_brought_online(house: Omac, server: Serving) -> None:
+    """A command that brings a project online reports that, for the first time as after `omac deactivate`; the next one
+    does not."""
+    offline = house.approved("offline")
+    line = f"omac: brought {offline} online; omac deactivate {offline} takes it offline again\n"
+    first = house.run("url", "echo", cwd=offline)
+    assert (first.status, first.err) == (0, line)
+    house.ok("deactivate", str(offline))
+    again = house.run("call", "echo", "/status", cwd=offline)
+    assert (again.status, json.loads(again.out), again.err) == (0, {"status": "ok"}, line)
+    assert house.run("env", "echo", cwd=offline).err == ""
+    house.ok("deactivate", str(offline))
+
+
 def test_the_variables_are_for_a_shell(house: Omac, project: Path) -> None:
     """A shell can evaluate the output of `omac env`; then the commands of a SKILL.md work."""
     script = house.ok("env", "echo", cwd=project) + 'curl -sS "$OMAC_ECHO_BASE/status"; echo " $OMAC_WORKDIR"'

@@ -68,7 +68,7 @@ def test_it_asks_first(omac: Omac, shop: Path) -> None:
     assert f"try: omac deregister slack --workdir {shop} --harness opencode --purge-secrets --yes" in alone.err
     no = typed(omac, [("go on? [y/N]", b"\n")], *command)
     assert (no.status, "nothing was changed" in no.out) == (1, True)
-    assert "its approval ends" in no.out
+    assert "this approval ends: it no longer runs" in no.out
     assert "this deletes secrets of slack: TOKEN" in no.out
     interrupted = typed(omac, [("go on? [y/N]", b"\x03")], *command)
     assert interrupted.status in (130, -2)

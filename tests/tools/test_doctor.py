@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import sqlite3
 import stat
@@ -16,6 +17,7 @@ import pytest
 from contract.journals import commit_now
 from contract.media import small_disk
 from real_omac import Done, Omac
+from started import looping
 from valued_skill import piped, valued, with_vault
 
 from omac.domain.access.access import AccessRefused
@@ -90,6 +92,37 @@ def test_modes_are_mended(used: Omac, tmp_path: Path) -> None:
     assert mode(aside) == 0o666
     assert own(used)[0]["level"] == "ok"
     assert used.run("status").status == 0, "the server goes on"
+
+
+@pytest.mark.full
+def test_the_sockets_of_killed_runs_are_removed(used: Omac) -> None:
+    """--fix removes the sockets of killed runs, and so does the next start. Those of a living run stay, also where its
+    lock was removed and Ctrl-Z stopped it; a run that ends in order leaves none."""
+    runs, living, project = used.state / "run", used._servings[0], used.root / "p"
+
+    def with_sockets() -> set[Path]:
+        return {socket_path.parent.resolve() for socket_path in runs.glob("*/*.sock")}
+
+    own_folder = {runs / living.ready["run"]}
+    assert with_sockets() == own_folder, "a start has ended"
+    for command in (["doctor", "--fix"], ["start", "--workdir", str(project), "--", "true"]):
+        killed = looping(used, project)
+        (folder,) = with_sockets() - own_folder
+        killed.process.kill()
+        killed.process.wait()
+        (finding,) = own(used)
+        assert (finding["says"].split()[0], finding["fix"][0]) == (str(folder), "omac doctor --fix")
+        os.kill(living.process.pid, signal.SIGSTOP)
+        (runs / "current" / "lock").unlink(missing_ok=True)
+        done = used.process(*command)
+        os.kill(living.process.pid, signal.SIGCONT)
+        assert done.status == 0, done
+        assert with_sockets() == own_folder
+        assert list((folder / "logs").iterdir()), "its logs are kept"
+        assert own(used)[0]["level"] == "ok"
+    assert living.call("dirs").status == 200
+    living.end()
+    assert with_sockets() == set()
 
 
 @pytest.mark.full

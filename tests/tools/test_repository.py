@@ -323,6 +323,30 @@ def test_what_was_given_for_a_repository_that_is_gone(omac: Omac) -> None:
     assert omac.run("deregister", "--prune", "--workdir", str(main), "--repository").status == 2
 
 
+def test_an_approval_that_deregistering_leaves(omac: Omac, main: Path) -> None:
+    """`omac deregister` reports the approvals that still hold, by repository or for one worktree, and how to end
+    them."""
+    linked = worktree(main, "one")
+    for project in (main, linked):
+        omac.ok("approve", "echo", "--workdir", str(project))
+    asked = typed(omac, [("go on? [y/N]", b"\n")], "deregister", "echo", "--workdir", str(main))
+    assert "this approval ends\r\n" in asked.out, asked
+    assert f"it stays approved: echo in {main}/.agents/skills/echo, as in every worktree of {main}/.git" in asked.out
+    done = omac.run("deregister", "echo", "--workdir", str(main), "--yes")
+    assert "a running server lists it again, as still approved\n" in done.out, done
+    assert f"still approved: echo in {main}/.agents/skills/echo, as in every worktree of {main}/.git" in done.err
+    assert state(omac, main) == "approved"
+    assert f"  try: omac revoke echo --workdir {main} --harness opencode --repository\n" in done.err
+    done = omac.run("deregister", "echo", "--workdir", str(main), "--repository", "--yes")
+    assert "a running server lists it again, as not approved\n" in done.out, done
+    assert f"still approved: echo in {linked}/.agents/skills/echo; to end that approval:\n" in done.err
+    assert state(omac, main) == "not registered"
+    assert state(omac, linked) == "approved"
+    (command,) = [line.removeprefix("  try: ") for line in done.err.splitlines() if "try: " in line]
+    omac.ok(*shlex.split(command)[1:])
+    assert state(omac, linked) == "not approved"
+
+
 @pytest.mark.full
 def test_a_secret_by_repository_is_not_for_other_code(omac: Omac) -> None:
     """A worktree with separately approved code does not get the secret of the repository."""

@@ -195,17 +195,20 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _manifest(request: CallRequest, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The manifest of the project, from the run that has it online, else from the server. Raises Refusal."""
+    """The manifest of the project, from the run that has it online, else from the server, which brings it online: that
+    is reported. Raises Refusal."""
     directory = directory_of(request.where)
-    runs = [*online_in(directory, environment), server_socket(environment)]
-    for run in filter(None, runs):
+    online = online_in(directory, environment)
+    for run in filter(None, [*online, server_socket(environment)]):
         with explaining_directory(directory, environment):
             answer = ask_run(run, "POST", "/__omac__/activate", {"dir": directory, "session": PERSON})
         if answer is not None:
+            if run not in online:
+                report(f"omac: brought {directory} online; omac deactivate {quoted(directory)} takes it offline again")
             manifest: dict[str, Any] = msgspec.json.decode(answer)
             return manifest
-    quoted = shlex.quote(directory)
-    fix = [f"omac start --workdir {quoted} -- bash", f"omac serve --no-inner --workdir {quoted}"]
+    where = f"--workdir {quoted(directory)}"
+    fix = [f"omac start {where} -- bash", f"omac serve --no-inner {where}"]
     raise Refusal("not-found", f"no omac start or omac serve runs for {directory}", fix=fix)
 
 

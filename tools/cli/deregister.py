@@ -18,6 +18,7 @@ from omac.services.credentials.values import Credentials
 from omac.services.skills.resolution import every
 from omac.tools.cli.approve import recorded
 from omac.tools.cli.control import report_suspended
+from omac.tools.cli.remaining_approvals import RemainingApproval, remaining_approvals
 from omac.tools.cli.revoke import by_repository
 from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
@@ -91,9 +92,15 @@ def run(request: DeregisterRequest, environment: Mapping[str, str]) -> int:
         print_folded(f"nothing to prune: the folder of each skill registered {place_of(request.where)} exists")
         report_fix(prune_commands(registry.known))
         return 0
+    ended = {target.known.stream for target in targets if target.known is not None}
+    folders = DiskSkillFolders(environment)
+    remaining = [
+        remaining_approvals(request.where, target.known, ended, registry, folders) if target.known is not None else []
+        for target in targets
+    ]
     with opened(environment, request.journal) as everything:
         purges = [_purge(request, target, everything.credentials) for target in targets]
-        if not _confirmed(request, targets, purges):
+        if not _confirmed(request, targets, purges, remaining):
             report("nothing was changed")
             return 1
         _require_stores(purges, everything)
@@ -107,22 +114,32 @@ def run(request: DeregisterRequest, environment: Mapping[str, str]) -> int:
             fix = [*refusal.fix, _again(request, targets)]
             raise Refusal(refusal.reason, message, fix=fix) from None
         kept = [_kept(request, target, everything.credentials) for target in targets]
-    reported: set[tuple[str, str]] = set()
-    for target, purge in zip(targets, purges, strict=True):
-        if target.known is not None and (folder := (target.scope, target.known.status.source)) not in reported:
-            reported.add(folder)
-            print_folded(f"deregistered: {target.skill} in {target.known.status.source}")
-            if not target.known.gone:
-                print_line("  its folder still exists: a running server lists it again, but does not run it")
-        if names := (*purge.secrets, *purge.left, *purge.config):
-            print_folded(f"  deleted: {', '.join(names)} of {purge.skill} for {target.place.shown}", 4)
-        if purge.defaults:
-            print_folded(f"  deleted defaults of {purge.skill}: {', '.join(purge.defaults)}", 4)
+    _report_done(targets, purges, remaining)
     for message, fix in dict(itertools.chain.from_iterable(kept)).items():
         report(message)
         report_fix(fix)
     report_suspended(environment)
     return 0
+
+
+def _report_done(targets: list[Target], purges: list[ValuesToPurge], remaining: list[list[RemainingApproval]]) -> None:
+    """Print what was deregistered and deleted, then the approvals that still hold, with the commands that end them."""
+    reported: set[tuple[str, str]] = set()
+    for target, purge, approvals in zip(targets, purges, remaining, strict=True):
+        if target.known is not None and (folder := (target.scope, target.known.status.source)) not in reported:
+            reported.add(folder)
+            print_folded(f"deregistered: {target.skill} in {target.known.status.source}")
+            if not target.known.gone:
+                is_approved = any(approval.source == target.known.status.source for approval in approvals)
+                state = "still approved" if is_approved else "not approved"
+                print_line(f"  its folder still exists: a running server lists it again, as {state}")
+        if names := (*purge.secrets, *purge.left, *purge.config):
+            print_folded(f"  deleted: {', '.join(names)} of {purge.skill} for {target.place.shown}", 4)
+        if purge.defaults:
+            print_folded(f"  deleted defaults of {purge.skill}: {', '.join(purge.defaults)}", 4)
+    for approval in dict.fromkeys(itertools.chain.from_iterable(remaining)):
+        report(f"still approved: {approval.shown}; to end that approval:")
+        report_fix([approval.revoke])
 
 
 def _require_sense(request: DeregisterRequest) -> None:
@@ -263,15 +280,23 @@ def _kept(request: DeregisterRequest, target: Target, credentials: Credentials) 
     ]
 
 
-def _confirmed(request: DeregisterRequest, targets: list[Target], purges: list[ValuesToPurge]) -> bool:
+def _confirmed(
+    request: DeregisterRequest,
+    targets: list[Target],
+    purges: list[ValuesToPurge],
+    remaining: list[list[RemainingApproval]],
+) -> bool:
     """Show what will be done, and ask. Raises Refusal (misuse) where nobody can be asked."""
     if request.yes:
         return True
-    for target, purge in zip(targets, purges, strict=True):
+    for target, purge, approvals in zip(targets, purges, remaining, strict=True):
         if target.known is not None:
             report(f"this deregisters {target.skill} in {target.known.status.source}, of {target.place.shown}")
             if target.known.status.approved_hash:
-                report("  its approval ends: it no longer runs")
+                follows = "" if approvals else ": it no longer runs, except under --unapproved allow"
+                report(f"  this approval ends{follows}")
+            for approval in approvals:
+                report(f"  it stays approved: {approval.shown}", 4)
         for kind, names in (
             ("secrets", purge.secrets),
             ("earlier values", purge.left),

@@ -9,7 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -77,8 +77,11 @@ def to_serve(state: StateDir, path: str, run: str) -> "Journal":
     now_ns()
     pid = os.getpid()
     present = Present(run, pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id(), VERSION)
-    journal = _opened(state, path, run, time.time_ns, present)  # right by now: calls under way are not refused later
-    report_missing(journal.store.reader)
+    with ExitStack() as opened:  # which a refusal closes
+        # right by now: calls under way are not refused later
+        journal = opened.enter_context(closing(_opened(state, path, run, time.time_ns, present)))
+        report_missing(journal.store.reader)
+        opened.pop_all()
     return journal
 
 

@@ -174,6 +174,16 @@ class Registry:
             return Standing(own, shared, holding, not obstacle, part if covering else None, values, obstacle)
         return Standing(own, shared, approved or (shared.state.approved if shared else None), False, None, values)
 
+    def holding(self, candidate: Candidate, folders: SkillFolders) -> list[RegisteredSkill]:
+        """Return the registrations whose approval holds for a skill as its files are now: its own, and that of the
+        repository of its directory."""
+        skill_scope, skill = candidate.place, candidate.skill
+        part = repository_of(skill_scope.workdir) if skill_scope.workdir else None
+        own = self.find(skill_scope.scope, skill.base, skill.name)
+        shared = self.find(part.scope, skill.base, skill.name) if part else None
+        holds = [own] if own and own.state.may_run(skill.code, "") else []
+        return holds + ([shared] if shared and self._covered(shared, skill, folders) else [])
+
     def obstacle(self, approved: Code, workdir: str) -> str:
         """Return why approved code cannot run in a directory all the same: its copy, or a program by which it runs, is
         not what was approved; "" for nothing."""

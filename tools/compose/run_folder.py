@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
+from omac.adapters.files.sockets import remove_sockets, sockets_in
 from omac.adapters.files.state import StateDir
 from omac.adapters.linux import listen
 from omac.domain.kernel.ids import RunId
@@ -53,6 +54,12 @@ async def keep_folder(
             if refusal.message != problem:
                 _log.error("%s is not whole, and cannot be restored: %s", folder, refusal.message)
             problem = refusal.message
+
+
+def delete_sockets(folder: str) -> None:
+    """Remove the sockets in the folder of a run that ends; the next start removes what cannot be removed now."""
+    with contextlib.suppress(OSError):
+        remove_sockets(folder, sockets_in(folder))
 
 
 async def _serve_again(path: str, begin: Callable[[socket.socket], Awaitable[object]]) -> None:

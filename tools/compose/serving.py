@@ -36,7 +36,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel import run as runs
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.kernel.event import PERSON, Cause
-from omac.domain.kernel.ids import RunId, StreamId
+from omac.domain.kernel.ids import HostId, RunId, StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.run import RunStarted
 from omac.projections.evidence.use import RunUse
@@ -67,7 +67,7 @@ from omac.tools.compose.listening import Listening
 from omac.tools.compose.preloading import LaterLoading
 from omac.tools.compose.receipts import receiving
 from omac.tools.compose.repositories import GitRepositories
-from omac.tools.compose.run_folder import keep_folder
+from omac.tools.compose.run_folder import delete_sockets, keep_folder
 from omac.tools.compose.serve_options import ServeOptions
 from omac.tools.compose.signing import BACKGROUND_WAIT_S, Signer
 from omac.tools.compose.skill_policies import ServePolicies
@@ -92,7 +92,20 @@ class Server:
         self.state = StateDir.of(environment)
         find = self.state.journal_in_use if options.beside else self.state.journal
         path, host, run = find(environment, options.journal), host_id(self.state), secrets.token_hex(6)
-        self.journal = to_serve(self.state, path, run)
+        self.ending = Ending()
+        self._waiting = waiting
+        self.bridge_base = self.witness_base = ""  # where bridges and other omacs reach it, once it is ready
+        self._descriptors_max = DESCRIPTORS_MAX
+        self._writing = trio.CancelScope(shield=True)  # whatever ends the rest, how it ended is still recorded
+        with contextlib.ExitStack() as resources:  # which a refusal closes
+            self.journal = resources.enter_context(contextlib.closing(to_serve(self.state, path, run)))
+            self._watches = resources.enter_context(contextlib.ExitStack())
+            self._compose(path, host)
+            self._resources = resources.pop_all()
+
+    def _compose(self, path: str, host: HostId) -> None:
+        """Make the parts of the server around its journal, which is open. Raises Refusal."""
+        options, environment = self._options, self._environment
         if not options.beside:
             self.state.hold_server(path)
         self._run = RunId(self.journal.run)
@@ -114,13 +127,6 @@ class Server:
         self._credentials = Credentials(self.engine, self.secrets, key, changing_of(self.state))
         self._frozen = DiskFrozenSkills(self.state.frozen(path, self.journal.store.journal_id()))
         self._folders = DiskSkillFolders(environment)
-        self._resources = contextlib.ExitStack()
-        self._watches = self._resources.enter_context(contextlib.ExitStack())
-        self.ending = Ending()
-        self._waiting = waiting
-        self.bridge_base = self.witness_base = ""  # where bridges and other omacs reach it, once it is ready
-        self._descriptors_max = DESCRIPTORS_MAX
-        self._writing = trio.CancelScope(shield=True)  # whatever ends the rest, how it ended is still recorded
 
     async def run(self, ready: Callable[[Ready], None], activated: Callable[[Manifest], None] = lambda _: None) -> int:
         """Serve until asked to stop, or until the agent ends; returns the exit code. Raises Refusal. `activated` is
@@ -141,7 +147,6 @@ class Server:
                 signals.cancel_scope.cancel()
         finally:
             self._resources.close()
-            self.journal.close()
         return status
 
     async def _keep_writing(self, task_status: trio.TaskStatus[None]) -> None:
@@ -151,6 +156,7 @@ class Server:
     async def _run_reactors(self, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]) -> int:
         options = self._options
         self._folder = self.state.begin_run(self._run)  # no sooner: what was refused leaves no folder
+        self._resources.callback(delete_sockets, self._folder)
         self.state.name_journal(self._run, self.journal.store.path)
         sidecars = LinuxSidecarHost(os.path.join(self._folder, "logs"), self._environment, writable=self._writable)
         await recover(self.engine, sidecars, self.state.is_alive, self.state.recovering)
