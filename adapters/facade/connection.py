@@ -46,7 +46,8 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 class BegunRequest(msgspec.Struct, frozen=True):
     """A request whose head was taken from the wire before. It was recorded as `access`, or `refused` says why it could
-    not be; `forwarded`: it has gone to the skill; `repeated`: in vain, and it goes there once more."""
+    not be; `forwarded`: it has gone to the skill; `repeated`: in vain, and it goes there once more; `ended`: why its
+    route has ended since."""
 
     addressed: AddressedRequest
     started: float
@@ -54,6 +55,7 @@ class BegunRequest(msgspec.Struct, frozen=True):
     refused: Refusal | None = None
     forwarded: Forwarded | None = None
     repeated: bool = False
+    ended: Refusal | None = None
 
 
 class FacadeConnection:
@@ -142,12 +144,15 @@ class FacadeConnection:
             repeated=begun.repeated,
             stopped=partial(self._recorder.stopped, addressed.route),
         )
-        return await self._relay(exchange, addressed, begun.access, begun.started)
+        return await self._relay(exchange, begun)
 
-    async def _relay(self, exchange: Exchange, addressed: AddressedRequest, access: int, started: float) -> bool:
+    async def _relay(self, exchange: Exchange, begun: BegunRequest) -> bool:
         """Run an admitted exchange and tell the recorder its one fate."""
-        progress, method, skill = exchange.progress, addressed.head.method, addressed.route.skill
+        progress, addressed, access = exchange.progress, begun.addressed, begun.access
+        method, skill = addressed.head.method, addressed.route.skill
         try:
+            if begun.ended is not None:
+                exchange.cut(begun.ended)
             self._recorder.watch(addressed.route, exchange.cut)
             try:
                 await exchange.run()
@@ -157,7 +162,7 @@ class FacadeConnection:
                 await self._send(refusal_answer(progress.refusal, close=True, skill=skill, method=method))
         finally:
             exchange.abandon()
-            result = exchange.answer(self._clock() - started)
+            result = exchange.answer(self._clock() - begun.started)
             if progress.reason is None:
                 self._recorder.completed(access, result)
             else:

@@ -243,12 +243,12 @@ class PolledConnection:
         if self._unsent:
             self._hand_over_forwarded()
 
-    def _cut(self, _: Refusal) -> None:
-        """Leave the connection to a task, as the route has ended: the task learns why."""
+    def _cut(self, ended: Refusal) -> None:
+        """Leave the connection to a task, which ends the call: its route, though ended, may be open again by then."""
         if self._skill is None:
-            self._hand_over(b"", self._begun())
+            self._hand_over(b"", msgspec.structs.replace(self._begun(), ended=ended))
         else:
-            self._hand_over_forwarded()
+            self._hand_over_forwarded(ended=ended)
 
     # its answer
 
@@ -366,14 +366,15 @@ class PolledConnection:
         assert self._addressed is not None
         return BegunRequest(self._addressed, self._started, self._access, refused, forwarded)
 
-    def _hand_over_forwarded(self, gone_ahead: int = 0) -> None:
+    def _hand_over_forwarded(self, gone_ahead: int = 0, *, ended: Refusal | None = None) -> None:
         """Leave the rest of a request to a task, with the connection to the skill and what came of its answer."""
         assert self._skill is not None
         assert self.surroundings.connections is not None
         upstream = Wire(self.surroundings.connections.hand_over(self._skill), UpstreamError, self._answer)
         self._skill = None
         waited_s = PATIENCE_S - (self.deadline - self.surroundings.clock())  # less what is left
-        self._hand_over(b"", self._begun(forwarded=Forwarded(upstream, self._unsent, waited_s)), gone_ahead)
+        begun = self._begun(forwarded=Forwarded(upstream, self._unsent, waited_s))
+        self._hand_over(b"", msgspec.structs.replace(begun, ended=ended), gone_ahead)
 
     def _hand_over(self, ahead: bytes, begun: BegunRequest | None = None, gone_ahead: int = 0) -> None:
         """Leave the connection to a task."""

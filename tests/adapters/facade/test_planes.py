@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from omac.domain.directories.events import CallLimits
+from omac.domain.kernel.refusal import Refusal
 from omac.services.access.recorder import RECORD_S
 
 Build = Callable[..., Awaitable[Any]]
@@ -201,3 +202,37 @@ async def test_what_a_skill_sent_before_it_reset_is_its_answer(
         with pytest.raises(trio.BrokenResourceError):
             await client.rest()
         assert (await house.gate.until("aborted"))[2::3] == (200, "upstream-error")
+
+
+@pytest.mark.parametrize("forwarded", [True, False])
+async def test_a_route_that_ends_ends_the_call_whatever_follows(
+    build: Build, read_request: Any, *, forwarded: bool
+) -> None:
+    """A call whose route has ended is refused for that reason, even if the route is open again by the time a task
+    looks, as behind a revocation that an approval follows at once. Nothing more of it reaches the skill."""
+    heads: list[bytes] = []
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        heads.append((await read_request(stream))[0])
+        await trio.sleep_forever()
+
+    house = await build(upstream)
+    watch, revoked = house.gate.watch, Refusal("revoked", "its approval ended", skill="fast")
+
+    def watch_and_cut(route: Any, cut: Callable[[Refusal], None]) -> None:
+        watch(route, cut)
+        house.gate.watch = watch
+        cut(revoked)
+
+    if not forwarded:
+        house.gate.watch = watch_and_cut
+    client = await house.client()
+    await client.ask()
+    if forwarded:
+        await house.gate.until("admit")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        (cut,) = house.gate.cuts
+        cut(revoked)
+    assert (await client.until(b"\r\n")) == b"HTTP/1.1 403 Forbidden\r\n"
+    assert (await house.gate.until("aborted"))[2::3] == (403, "revoked")
+    assert [head for head in heads if head] == heads[: int(forwarded)]
