@@ -25,7 +25,7 @@ from omac.domain.directories.events import MAX_BODY_BYTES, NOT_APPROVED, CallLim
 from omac.domain.kernel.refusal import quoted
 from omac.domain.sidecars.sidecar import SidecarSpec, Variable
 from omac.domain.skills.meta import MOUNT, Config, FoundSkill, Secret, SidecarMeta
-from omac.domain.skills.registration import UNREADABLE, Code, Registration
+from omac.domain.skills.registration import UNREADABLE, Code, Registration, closest
 from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.values import ValueRefused, check_config, check_secret
 
@@ -59,7 +59,7 @@ class KnownSkill(msgspec.Struct, frozen=True):
 
     def may_run(self, code: Code, run: str) -> Code | None:
         """The frozen code that stands for `code` in this run; None when it is not approved."""
-        return self.registration.may_run(code, run) or self.by_repository(code)
+        return closest(self.registration.may_run(code, run), self.by_repository(code))
 
     def credential_for(self, code: Code) -> Credential:
         """The values that count for `code`."""

@@ -95,6 +95,12 @@ class Code(msgspec.Struct, frozen=True):
         return other is not None and (self.source, self.bundle_hash) == (other.source, other.bundle_hash)
 
 
+def closest(own: Code | None, shared: Code | None) -> Code | None:
+    """Return which of two approvals for a skill runs, the one here or the one by repository: that here, unless it is
+    for other files than those that were found, of which the one by repository always is."""
+    return own if shared is None or (own is not None and own.digest == shared.digest) else shared
+
+
 def shown_hash(bundle_hash: str, digest: str) -> str:
     """Return the hash of code as people read it, in every place the same: over every file, as an approval is for, and
     as `--hash` takes it. Where it was not taken, it is the one over the code, and says so."""

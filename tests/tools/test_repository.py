@@ -13,6 +13,9 @@ from polling import eventually
 from real_omac import Done, Omac, Serving
 from valued_skill import typed, valued, with_vault
 
+from omac.domain.sidecars.sidecar import SpawnRequested
+from omac.domain.skills.registration import Approved
+
 SECRET = b"abcd-of-the-repository"
 
 
@@ -82,6 +85,30 @@ def test_a_skill_without_an_approval_by_repository(omac: Omac) -> None:
     done = omac.run("diff", "echo", "--workdir", str(project), "--repository")
     assert (done.status, "is not approved by repository: nothing to compare with" in done.err) == (9, True), done
     assert done.err.endswith(f"  try: omac show echo --workdir {project} --repository\n")
+
+
+def test_approvals_of_different_files_in_a_worktree_and_by_repository(omac: Omac) -> None:
+    """Where files that the code's hash leaves out were added behind an approval in a worktree, and all were approved by
+    repository, these run, and are shown. Behind that approval's end, the other one's files run."""
+    project, where = repository(omac.approved("main")), ("--workdir", str(omac.root / "main"))
+    added = project / ".agents/skills/echo/node_modules/added.js"
+    added.parent.mkdir()
+    added.write_text("1")
+    serving = omac.serve()
+    serving.activate(project)
+    omac.ok("approve", "echo", *where, "--repository")
+    own, shared = (record.event.digest for record in omac.events(Approved))
+    assert own != shared
+
+    def runs(digest: str) -> bool:
+        spec = omac.events(SpawnRequested)[-1].event.spec
+        return (spec.digest, serving.activate(project)["skills"][0]["state"]) == (digest, "ready")
+
+    eventually(lambda: runs(shared), 20.0, "what the repository approved")
+    assert shared in omac.ok("show", "echo", *where)
+    omac.ok("revoke", "echo", *where, "--repository")
+    eventually(lambda: runs(own), 20.0, "what the worktree approved")
+    assert own in omac.ok("show", "echo", *where)
 
 
 # ---- the attacker's tests ----

@@ -18,7 +18,15 @@ from omac.domain.kernel.ids import HostId, StreamId
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, problem_of
 from omac.domain.skills.meta import FoundSkill
-from omac.domain.skills.registration import Approved, AutoRegistered, Code, Deregistered, Registered, Registration
+from omac.domain.skills.registration import (
+    Approved,
+    AutoRegistered,
+    Code,
+    Deregistered,
+    Registered,
+    Registration,
+    closest,
+)
 from omac.domain.skills.repository import WorktreeFolder, is_repository
 from omac.domain.skills.scope import SkillScope
 from omac.journal.file import is_of_segment
@@ -168,7 +176,7 @@ class Registry:
         if part is not None and covering is not None:
             values = values.over(self.credential(part.scope, skill.name, skill.base))
         approved = own.state.approved if own else None
-        holding = approved if approved is not None and approved.digest and approved.is_bundle(skill.code) else covering
+        holding = closest(own.state.may_run(skill.code, "") if own else None, covering)
         if holding is not None:
             obstacle = self.obstacle(holding, skill_scope.workdir)
             return Standing(own, shared, holding, not obstacle, part if covering else None, values, obstacle)
