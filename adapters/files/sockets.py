@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import stat
 
+from omac.adapters.files import lock
+
+REMOVAL_WAIT_S = 1.0  # for another process that removes sockets from the same folder
+
 
 def is_socket(entry: os.DirEntry[str]) -> bool:
     """Return whether an entry of a listing is a socket; a call of its own is needed for none of the other kinds."""
@@ -30,13 +34,28 @@ def dead_sockets_in(folder: str) -> list[str]:
     return [path for path in sockets_in(folder) if not is_in_use(path)]
 
 
-def remove_sockets(folder: str, paths: list[str]) -> None:
-    """Remove sockets from a folder, whose times stay as they are: by these the folders of runs are kept. Raises
-    OSError."""
-    times = os.stat(folder)
-    for path in paths:
-        os.unlink(path)
-    os.utime(folder, ns=(times.st_atime_ns, times.st_mtime_ns))
+def remove_sockets(folder: str, paths: list[str]) -> bool:
+    """Remove sockets from a folder, whose times stay as they are: by these the folders of runs are kept. Return False
+    where the folder is gone, or another process keeps it locked. Raises OSError."""
+    try:
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        if not lock.acquire_within(opened, REMOVAL_WAIT_S):  # else one takes the times that another has changed
+            return False
+        times = os.stat(opened)
+        try:
+            for path in paths:
+                try:
+                    os.unlink(os.path.basename(path), dir_fd=opened)
+                except FileNotFoundError:
+                    pass  # another process was first
+        finally:
+            os.utime(opened, ns=(times.st_atime_ns, times.st_mtime_ns))
+    finally:
+        os.close(opened)
+    return True
 
 
 def is_in_use(path: str) -> bool:

@@ -333,9 +333,7 @@ class StateDir:
         """Remove the sockets of one of `runs_with_dead_sockets`, if it still is one, and return whether it was. Raises
         OSError."""
         is_left = path in self.runs_with_dead_sockets()
-        if is_left:
-            sockets.remove_sockets(path, sockets.dead_sockets_in(path))
-        return is_left
+        return is_left and sockets.remove_sockets(path, sockets.dead_sockets_in(path))
 
     def _run_folders(self) -> list[os.DirEntry[str]]:
         folder = os.path.join(self.path, "run")

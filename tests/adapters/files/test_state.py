@@ -334,6 +334,31 @@ def test_old_runs_are_removed_and_living_ones_kept(state: StateDir, tmp_path: Pa
     assert left == {"link", ".new", *ended[:RUNS_KEPT]}, "run/current led to the run that is gone"
 
 
+def test_processes_remove_the_sockets_of_one_run(state: StateDir) -> None:
+    """Where several processes remove the sockets of a killed run at once, none fails, and its folder keeps its time."""
+    program = (
+        "import sys; from omac.adapters.files.state import StateDir; state = StateDir(sys.argv[1])\n"
+        "for path in sys.stdin: state.remove_dead_sockets(path.strip())"
+    )
+    folders = [Path(state.run_path(RunId(f"killed{number}"))) for number in range(5)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        for number in range(40):
+            listen.unix(str(folder / f"{number}.sock")).close()
+        os.utime(folder, (1_000_000, 1_000_000))
+    removing = [
+        subprocess.Popen([sys.executable, "-c", program, state.path], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    time.sleep(0.5)  # for all to wait for their input
+    for process in removing:
+        assert process.stdin is not None
+        process.stdin.write("".join(f"{folder}\n" for folder in folders).encode())
+        process.stdin.flush()
+    assert [process.communicate(timeout=20)[1].decode() for process in removing] == [""] * 3
+    assert [(folder.stat().st_mtime, list(folder.iterdir())) for folder in folders] == [(1_000_000, [])] * 5
+
+
 def test_each_journal_has_copies_of_its_own(tmp_path: Path) -> None:
     """Journals have frozen copies of their own, so that one does not remove copies of another."""
     state = StateDir(str(tmp_path))
