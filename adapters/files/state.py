@@ -321,7 +321,9 @@ class StateDir:
         is_stale = path in self.stale_runs(living)
         if is_stale:
             self._let_go(path)
-            shutil.rmtree(path)
+            while os.path.lexists(path):
+                with contextlib.suppress(FileNotFoundError):  # another process removes it, too
+                    shutil.rmtree(path)
         return is_stale
 
     def runs_with_dead_sockets(self) -> list[str]:

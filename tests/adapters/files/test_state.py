@@ -334,18 +334,12 @@ def test_old_runs_are_removed_and_living_ones_kept(state: StateDir, tmp_path: Pa
     assert left == {"link", ".new", *ended[:RUNS_KEPT]}, "run/current led to the run that is gone"
 
 
-def test_processes_remove_the_sockets_of_one_run(state: StateDir) -> None:
-    """Where several processes remove the sockets of a killed run at once, none fails, and its folder keeps its time."""
+def at_once(state: StateDir, call: str, folders: list[Path]) -> None:
+    """Have three processes make a call of a state directory for each of some folders, at once; none may fail."""
     program = (
         "import sys; from omac.adapters.files.state import StateDir; state = StateDir(sys.argv[1])\n"
-        "for path in sys.stdin: state.remove_dead_sockets(path.strip())"
+        f"for path in map(str.strip, sys.stdin): {call}"
     )
-    folders = [Path(state.run_path(RunId(f"killed{number}"))) for number in range(5)]
-    for folder in folders:
-        folder.mkdir(parents=True)
-        for number in range(40):
-            listen.unix(str(folder / f"{number}.sock")).close()
-        os.utime(folder, (1_000_000, 1_000_000))
     removing = [
         subprocess.Popen([sys.executable, "-c", program, state.path], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(3)
@@ -356,6 +350,29 @@ def test_processes_remove_the_sockets_of_one_run(state: StateDir) -> None:
         process.stdin.write("".join(f"{folder}\n" for folder in folders).encode())
         process.stdin.flush()
     assert [process.communicate(timeout=20)[1].decode() for process in removing] == [""] * 3
+
+
+def test_processes_remove_the_folder_of_one_run(state: StateDir) -> None:
+    """Where several processes remove the folder of an ended run at once, none fails."""
+    folders = [Path(state.run_path(RunId(f"ended{number}"))) for number in range(RUNS_KEPT + 5)]
+    for age, folder in enumerate(folders):
+        folder.mkdir(parents=True)
+        for number in range(100):
+            (folder / str(number)).touch()
+        os.utime(folder, (1_000_000 - age, 1_000_000 - age))
+    at_once(state, "state.remove_stale_run(path, ())", folders[RUNS_KEPT:])
+    assert [folder.exists() for folder in folders] == [True] * RUNS_KEPT + [False] * 5
+
+
+def test_processes_remove_the_sockets_of_one_run(state: StateDir) -> None:
+    """Where several processes remove the sockets of a killed run at once, none fails, and its folder keeps its time."""
+    folders = [Path(state.run_path(RunId(f"killed{number}"))) for number in range(5)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        for number in range(40):
+            listen.unix(str(folder / f"{number}.sock")).close()
+        os.utime(folder, (1_000_000, 1_000_000))
+    at_once(state, "state.remove_dead_sockets(path)", folders)
     assert [(folder.stat().st_mtime, list(folder.iterdir())) for folder in folders] == [(1_000_000, [])] * 5
 
 
