@@ -1,6 +1,6 @@
 """The events for whose sake calls were refused or cut off: what their routes or their sidecars went through before.
 
-A call does not record its own, so it is found in the streams of its directory and its skill.
+A call does not record its own, so it is found in the streams of its directory, its sidecar and its skill's approval.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,10 +21,12 @@ from omac.domain.directories.events import (
     RouteUnmounted,
     SessionEnded,
 )
+from omac.domain.harness.table import BASES
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import HostId, RunId, StreamId, WorkdirId
-from omac.domain.sidecars.sidecar import StopRequested
+from omac.domain.sidecars.sidecar import SpawnRequested, StopRequested
+from omac.domain.skills.registration import ApprovalRevoked
 from omac.projections.access.routes import SHARED
 
 LATE_NS = 1_000_000_000  # by which the record of what cut a call may follow the record of its end
@@ -99,16 +101,32 @@ def _histories(
     reason: str,
     journal: Histories,
 ) -> Iterator[Sequence[Recorded]]:
-    """Yield the records that could be the reason, in order: those of the directory, then those of the sidecar, whose
-    stop follows from the loss of its approval."""
+    """Yield the records that could be the reason, in order: the revocations of its approval, then those of the
+    directory, then those of the sidecar, whose stop follows from the loss of its approval."""
     scope = call_scope(call)
     for namespace in namespaces(ended):
         routes = journal.history(ids.directory_stream(namespace, scope)) if reason in OF_ROUTES else ()
         stops = journal.history(ids.sidecar_stream(namespace, scope, skill)) if reason in OF_SIDECARS else ()
         if routes or stops:
+            if reason == "revoked":
+                yield _revocations(ended, scope, skill, stops, journal)
             yield [record for record in routes if _ends(record.event, skill, call.session, reason)]
             yield [record for record in stops if reason != "revoked" or isinstance(record.event, StopRequested)]
             return
+
+
+def _revocations(
+    ended: Recorded, scope: str, skill: str, sidecar: Sequence[Recorded], journal: Histories
+) -> Sequence[Recorded]:
+    """Return the revocations, in order, of the approval by which the sidecar of a call ran, if it ran by one."""
+    spawns = (record.event for record in reversed(sidecar) if record.position < ended.position)
+    spawn = next((event for event in spawns if isinstance(event, SpawnRequested)), None)
+    if spawn is None or not spawn.spec.approved:
+        return ()
+    host, scope = HostId(ids.key_of(ended.stream).host), spawn.spec.repository or scope
+    changes = (journal.history(ids.registration_stream(host, scope, base, skill)) for base in BASES)
+    revocations = (record for records in changes for record in records if isinstance(record.event, ApprovalRevoked))
+    return sorted(revocations, key=lambda record: record.position)
 
 
 def call_scope(call: AccessRefused | AccessRequested | AccessBatchRequested) -> WorkdirId:

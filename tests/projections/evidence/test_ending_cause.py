@@ -15,7 +15,8 @@ from omac.domain.directories.events import DeactivationRequested, RouteMounted, 
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest
-from omac.domain.sidecars.sidecar import Stopped, StopRequested
+from omac.domain.sidecars.sidecar import SidecarSpec, SpawnRequested, Stopped, StopRequested
+from omac.domain.skills.registration import ApprovalRevoked
 from omac.projections.evidence.ending_cause import LATE_NS, ending_causes
 from omac.projections.evidence.explanation import explain
 
@@ -107,6 +108,26 @@ def test_what_cut_a_call() -> None:
     stops: tuple[tuple[StreamId, Event], ...] = (sidecar, StopRequested("its code is no longer approved")), (OWN, STUB)
     assert cause_position(3, before, (CALLS, REQUEST), (CALLS, cut), *stops) == 4  # before its directory has looked
     assert cause_position(3, before, (CALLS, REQUEST), (CALLS, cut), (sidecar, Stopped())) is None
+
+
+@pytest.mark.parametrize("repository", ["", "repo-1"])
+def test_the_revocation_of_an_approval(repository: str) -> None:
+    """The cause of a call that was refused or cut off with an approval is its revocation: that of the directory or of
+    the repository, by which the sidecar ran; not what its directory and its sidecar went through before or behind
+    it."""
+    scope = ids.scope_of("/w")
+    sidecar = ids.sidecar_stream(HOST, scope, "echo")
+    own, shared = (ids.registration_stream(HOST, part, "agents", "echo") for part in (scope, "repo-1"))
+    spec = SidecarSpec("echo", "m", "/w", "/w/s/echo", "/w/s", "h", True, ("x",), repository=repository)
+    earlier: tuple[tuple[StreamId, Event], ...] = (
+        (OWN, STUB), (sidecar, StopRequested("a reload")), (sidecar, SpawnRequested(spec, 1)), (CALLS, REQUEST),
+        (own, ApprovalRevoked("w")), (shared, ApprovalRevoked("w")),
+    )  # fmt: skip
+    revocation = 6 if repository else 5
+    later = (sidecar, StopRequested("its code is no longer approved"))
+    assert cause_position(7, *earlier, (CALLS, refused("revoked")), later) == revocation
+    assert cause_position(7, *earlier, (CALLS, AccessAborted(4, "revoked")), later, (OWN, STUB)) == revocation
+    assert cause_position(8, *earlier, later, (CALLS, AccessAborted(4, "revoked"))) == revocation
 
 
 def test_calls_that_ended_together_have_causes_of_their_own() -> None:
