@@ -71,3 +71,17 @@ def test_a_server_that_nohup_keeps(omac: Omac) -> None:
     assert kept.call("dirs").status == 200
     assert kept.end() == 0
     assert omac.serve().end(signal.SIGHUP) == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_server_whose_announcement_nobody_reads(omac: Omac, options: tuple[str, ...]) -> None:
+    """A server whose output nobody reads by the time that it is ready ends as any command does, and leaves nothing."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as pipe:
+        done = subprocess.run(
+            [*COMMAND, "serve", "--no-inner", *options], cwd=omac.root, env=omac.environment, stdin=subprocess.DEVNULL,
+            stdout=pipe, stderr=subprocess.PIPE, text=True, check=False, timeout=30,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (141, "")
+    assert (omac.left(), list(omac.state.glob("run/*/*.sock"))) == ([], [])

@@ -47,12 +47,20 @@ def carry_out(invocation: Invocation, command: Callable[[], int]) -> int:
             hung_up = error.errno == errno.EIO and nobody_reads(invocation.stdout, 0)
             status = BROKEN_PIPE if hung_up else _report(_removed_folder() or error)  # removed meanwhile
         except Exception as error:
-            status = _report(error)
+            status = BROKEN_PIPE if _is_unread(error, invocation) else _report(error)
         except BaseExceptionGroup as problems:
             if problems.subgroup(KeyboardInterrupt) is None:
                 raise
             status = INTERRUPTED  # within tasks
     return status
+
+
+def _is_unread(error: Exception, invocation: Invocation) -> bool:
+    """Return whether tasks ended because nobody reads what they print any more."""
+    if not isinstance(error, ExceptionGroup):
+        return False
+    outputs = error.subgroup(lambda each: isinstance(each, OSError) and each.errno in (errno.EPIPE, errno.EIO))
+    return outputs is not None and nobody_reads(invocation.stdout, 0)
 
 
 class _ToCaller(logging.Handler):
