@@ -179,8 +179,8 @@ class JournalAccessRecorder:
             if digest in self._engine.revoked or opened in self._engine.revoked:
                 raise unknown_mount()
             route = resolve_route(self._engine.system, self._engine.namespace, digest, mount)
-            if has_lost_approval(self._engine.system, route):
-                raise _revoked(route)
+            if has_lost_approval(self._engine.system, route) or self._engine.is_revoking(self._sidecar(route)):
+                raise _revoked(route)  # though other code may have been approved since
             route = self._open[digest, mount] = route.within(self._owner.of(route.skill))
         if self._engine.revoked and self._is_revoked(route):  # rule 1: at once, recorded or not
             raise unknown_mount()
@@ -232,11 +232,14 @@ class JournalAccessRecorder:
         for a while before its route ends."""
         if (ended := self._ended(route)) is not None:
             return ended
-        scope = ids.GLOBAL if route.mount.startswith(SHARED) else ids.scope_of(route.dir)
-        sidecar = self._engine.system.sidecars[ids.sidecar_stream(self._engine.namespace, scope, route.skill)].state
+        sidecar = self._engine.system.sidecars[self._sidecar(route)].state
         if sidecar.status in ("stopping", "idle"):
             return Refusal("sidecar-down", f"{route.skill}: its sidecar was stopped; try again", fix=["omac status"])
         return None
+
+    def _sidecar(self, route: ResolvedRoute) -> StreamId:
+        scope = ids.GLOBAL if route.mount.startswith(SHARED) else ids.scope_of(route.dir)
+        return ids.sidecar_stream(self._engine.namespace, scope, route.skill)
 
     def completed(self, access: int, answer: Answer) -> None:
         assert answer.status is not None

@@ -133,6 +133,10 @@ class Engine(Execution):
             self._tasks.start_soon(self._revoke, kind, stream, work, cause)
         return ended
 
+    def is_revoking(self, stream: StreamId) -> bool:
+        """Return whether a command that takes all of a stream away is not recorded yet."""
+        return any(target == stream for target, _ in self._revoking)
+
     async def _revoke(
         self,
         kind: tuple[StreamId | TokenDigest, type],

@@ -11,6 +11,7 @@ import trio
 
 from omac.adapters.facade.addressing import recorded_path
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars import sidecar
@@ -301,6 +302,29 @@ async def test_a_revoked_approval_cuts_before_its_sidecar_is_stopped(serving: Se
         assert omac.gate.stopped(target).reason == "revoked"
         await omac.until(lambda: omac.directory().status == "active_partial")
         assert omac.gate.stopped(target).reason == "revoked"
+
+
+async def test_no_call_begins_in_a_sidecar_of_revoked_code(serving: Serving, online: Any) -> None:
+    """No call begins in the sidecar of code whose approval was revoked, also where other code is approved before its
+    stop is recorded."""
+    async with serving() as omac:
+        token = await online(omac)
+        answers: list[tuple[str, str]] = []
+
+        def call(record: Recorded) -> None:
+            if isinstance(record.event, registration.Approved):
+                with pytest.raises(Refusal) as caught:
+                    omac.gate.resolve(token, "echo")
+                answers.append((caught.value.reason, omac.sidecar("echo").status))
+
+        omac.engine.observe(call)
+        echo = omac.folders.skills["/w/shop"][0]
+        omac.decide("/w/shop", echo, registration.Revoke("a person revoked it"))
+        omac.put_approved("/w/shop", msgspec.structs.replace(echo, bundle_hash="sha256:2"))
+        await omac.until(lambda: answers)
+        assert answers == [("revoked", "healthy")]
+        await omac.until(lambda: omac.sidecar("echo").status == "healthy" and len(omac.host.processes) == 2)
+        omac.gate.resolve(token, "echo")
 
 
 async def test_an_approval_of_other_code_revokes_no_call(serving: Serving, online: Any) -> None:
