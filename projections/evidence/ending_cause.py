@@ -119,14 +119,15 @@ def _revocations(
     ended: Recorded, scope: str, skill: str, sidecar: Sequence[Recorded], journal: Histories
 ) -> Sequence[Recorded]:
     """Return the revocations, in order, of the approval by which the sidecar of a call ran, if it ran by one."""
-    spawns = (record.event for record in reversed(sidecar) if record.position < ended.position)
-    spawn = next((event for event in spawns if isinstance(event, SpawnRequested)), None)
-    if spawn is None or not spawn.spec.approved:
+    before = [record for record in sidecar if record.position < ended.position]
+    spawns = [(record.position, record.event.spec) for record in before if isinstance(record.event, SpawnRequested)]
+    if not spawns or not spawns[-1][1].approved:
         return ()
-    host, scope = HostId(ids.key_of(ended.stream).host), spawn.spec.repository or scope
+    since, spec = spawns[-1]
+    host, scope = HostId(ids.key_of(ended.stream).host), spec.repository or scope
     changes = (journal.history(ids.registration_stream(host, scope, base, skill)) for base in BASES)
     revocations = (record for records in changes for record in records if isinstance(record.event, ApprovalRevoked))
-    return sorted(revocations, key=lambda record: record.position)
+    return sorted((each for each in revocations if each.position > since), key=lambda record: record.position)
 
 
 def call_scope(call: AccessRefused | AccessRequested | AccessBatchRequested) -> WorkdirId:

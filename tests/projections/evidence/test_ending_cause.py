@@ -124,6 +124,8 @@ def test_the_revocation_of_an_approval(repository: str) -> None:
         (own, ApprovalRevoked("w")), (shared, ApprovalRevoked("w")),
     )  # fmt: skip
     revocation = 6 if repository else 5
+    approved_again = (own, ApprovalRevoked("w")), (shared, ApprovalRevoked("w")), (sidecar, SpawnRequested(spec, 1))
+    assert cause_position(4, *approved_again, (CALLS, refused("revoked"))) is None
     later = (sidecar, StopRequested("its code is no longer approved"))
     assert cause_position(7, *earlier, (CALLS, refused("revoked")), later) == revocation
     assert cause_position(7, *earlier, (CALLS, AccessAborted(4, "revoked")), later, (OWN, STUB)) == revocation
