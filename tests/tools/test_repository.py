@@ -88,8 +88,8 @@ def test_a_skill_without_an_approval_by_repository(omac: Omac) -> None:
 
 
 def test_approvals_of_different_files_in_a_worktree_and_by_repository(omac: Omac) -> None:
-    """Where files that the code's hash leaves out were added behind an approval in a worktree, and all were approved by
-    repository, these run, and are shown. Behind that approval's end, the other one's files run."""
+    """A repository's approval of all files that are there runs, and is shown, before a worktree's own of the files
+    without those that the code's hash leaves out. Behind that approval's end, the other one's files run."""
     project, where = repository(omac.approved("main")), ("--workdir", str(omac.root / "main"))
     added = project / ".agents/skills/echo/node_modules/added.js"
     added.parent.mkdir()

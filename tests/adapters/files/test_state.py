@@ -353,7 +353,7 @@ def at_once(state: StateDir, call: str, folders: list[Path]) -> None:
 
 
 def test_processes_remove_the_folder_of_one_run(state: StateDir) -> None:
-    """Where several processes remove the folder of an ended run at once, none fails."""
+    """Several processes remove the folder of an ended run at once, and none fails."""
     folders = [Path(state.run_path(RunId(f"ended{number}"))) for number in range(RUNS_KEPT + 5)]
     for age, folder in enumerate(folders):
         folder.mkdir(parents=True)
@@ -365,7 +365,7 @@ def test_processes_remove_the_folder_of_one_run(state: StateDir) -> None:
 
 
 def test_processes_remove_the_sockets_of_one_run(state: StateDir) -> None:
-    """Where several processes remove the sockets of a killed run at once, none fails, and its folder keeps its time."""
+    """Several processes remove the sockets of a killed run at once; none fails, and its folder keeps its time."""
     folders = [Path(state.run_path(RunId(f"killed{number}"))) for number in range(5)]
     for folder in folders:
         folder.mkdir(parents=True)
