@@ -6,7 +6,8 @@ Rules
 2. A mount goes to the first skill that may run, else to the first that claims it: code that nobody approved takes no
    mount from code that somebody did. The others are broken and name that skill.
 3. A skill that nobody registered is broken where finding does not register.
-4. A skill runs that is approved here, or in exactly these files by repository (`domain/skills/repository.py`).
+4. A skill runs that is approved here, or in exactly these files by repository (`domain/skills/repository.py`): by the
+   latter where other files were approved here.
 5. A skill nobody approved does not run, unless this run was started with `--unapproved allow`; then it gets nothing
    that was given to its name, and no declared variable of the host.
 6. A value is the one given to the skill here, else the one by repository, else its `default`, else a variable of the
