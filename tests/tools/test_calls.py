@@ -290,9 +290,8 @@ def test_a_log_that_is_gone_is_named_with_its_time(omac: Omac) -> None:
         shutil.rmtree(run) if run.is_dir() and not run.is_symlink() else run.unlink()
     done = omac.run("logs", cwd=project)
     assert (done.status, done.out) == (0, "")
-    assert re.fullmatch(
-        r"echo: its log of [-0-9]+ [:0-9]+ is gone; omac keeps those of the latest runs only\n", done.err
-    )
+    why = "omac keeps those of the latest runs, and omac erase deletes those of its directory"
+    assert re.fullmatch(rf"echo: its log of [-0-9]+ [:0-9]+ is gone; {why}\n", done.err)
 
 
 @pytest.mark.full

@@ -109,9 +109,8 @@ def _tail(log: SidecarLog, count: int, since: int | None) -> list[str] | None:
             file.seek(max(0, size - TAIL_BYTES_MAX))
             lines = file.read(TAIL_BYTES_MAX).split(b"\n")
     except FileNotFoundError:
-        report(
-            f"{log.skill}: its log of {wall_clock(log.starts[-1])} is gone; omac keeps those of the latest runs only"
-        )
+        why = "omac keeps those of the latest runs, and omac erase deletes those of its directory"
+        report(f"{log.skill}: its log of {wall_clock(log.starts[-1])} is gone; {why}")
         return None
     except OSError as error:
         report(f"{log.skill}: its log {log.path} cannot be read: {error.strerror}")
