@@ -315,3 +315,20 @@ def test_logs_are_followed(house: Omac, server: Serving, project: Path) -> None:
     house.ok("call", "echo", "/echo/followed", cwd=project)
     eventually(lambda: "/echo/followed" in follow.line(10), 10.0, "the line")
     assert follow.end(signal.SIGINT) == 130
+
+
+@pytest.mark.full
+def test_a_log_of_before_is_not_followed(omac: Omac) -> None:
+    """When the run ends whose log `omac logs -f` prints, no log of another run from before follows; the next start's
+    does."""
+    server, project = omac.online("shop")
+    assert omac.run(*BARE, "--", "true", cwd=project).status == 0
+    follow = omac.start("logs", "echo", "-f", "-n", "0", "--workdir", str(project))
+    time.sleep(1.0)
+    server.end()
+    time.sleep(1.5)  # longer than between two looks for another log
+    omac.serve("--workdir", str(project))
+    line = follow.line(10)
+    (sidecar,) = json.loads(omac.ok("status", "--json"))["sidecars"]
+    assert f" starts: port={sidecar['port']} " in line
+    assert follow.end(signal.SIGINT) == 130
