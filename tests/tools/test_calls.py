@@ -319,8 +319,8 @@ def test_logs_are_followed(house: Omac, server: Serving, project: Path) -> None:
 
 @pytest.mark.full
 def test_a_log_of_before_is_not_followed(omac: Omac) -> None:
-    """When the run ends whose log `omac logs -f` prints, no log of another run from before follows; the next start's
-    does."""
+    """The end of the run whose log `omac logs -f` prints brings no log of an earlier run; that of the next start
+    follows."""
     server, project = omac.online("shop")
     assert omac.run(*BARE, "--", "true", cwd=project).status == 0
     follow = omac.start("logs", "echo", "-f", "-n", "0", "--workdir", str(project))

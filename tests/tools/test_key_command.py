@@ -72,7 +72,7 @@ def vault(used: Omac) -> Omac:
 
 
 def test_no_key_without_a_journal(omac: Omac) -> None:
-    """What needs the key of a journal that does not exist is refused, and leaves nothing in the state directory."""
+    """A command that needs the key of a journal that does not exist is refused, and leaves nothing."""
     note = omac.folder / "note"
     note.write_text("")
     for words in (

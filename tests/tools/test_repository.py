@@ -462,7 +462,7 @@ def test_unset_names_the_value_of_the_repository_that_stays(omac: Omac) -> None:
 
 
 def test_a_proposal_names_the_worktree_that_was_meant(omac: Omac) -> None:
-    """What `omac deregister --repository` proposes works in any folder: it names the worktree that was meant."""
+    """The commands that `omac deregister --repository` proposes work in any folder: they name the worktree."""
     with_vault(omac)
     main = repository(valued(omac, "main"))
     linked = worktree(main, "one")
