@@ -355,6 +355,22 @@ async def test_what_lost_its_approval_before_its_start_is_not_started(serving: S
         assert route.fix[0].startswith("omac approve echo --workdir /w/shop --harness ")
 
 
+async def test_an_approved_skill_is_starting_until_its_sidecar_answers(serving: Serving, skill: MakeSkill) -> None:
+    """A stub holds until another plan replaces it: calls and the status name no approval that is given meanwhile."""
+    async with serving() as omac:
+        slow = skill("slow")
+        omac.folders.put("/w/shop", slow)
+        token = (await omac.activate()).dir_token
+        assert omac.skill_states() == {"slow": "broken"}
+        omac.host.silent.add("slow")
+        omac.approve("/w/shop", slow)
+        await omac.until(lambda: omac.sidecar("slow").status == "started")
+        with pytest.raises(Refusal, match="its sidecar is starting") as refused:
+            omac.gate.resolve(token, "slow")
+        assert refused.value.reason == "sidecar-down"
+        assert omac.skill_states() == {"slow": "restarting"}
+
+
 async def test_shared_skills_may_go_offline_during_discovery(serving: Serving, skill: MakeSkill) -> None:
     """The directory comes online, and other directories are not harmed."""
     async with serving() as omac:
