@@ -261,6 +261,8 @@ def _adopt(plan: ActivationPlan, state: Directory) -> list[Event]:
         events.append(SkillPlanned(name, plan.specs.get(name), max_body_bytes, stub.detail if stub else "", limits))
         if stub and state.routes.get(name) != _stub_route(stub):
             events.append(stub)
+        elif stub is None and name in state.routes and state.routes[name].why is not None:
+            events.append(RouteUnmounted(name))  # what its stub says no longer holds: its sidecar starts
     return events if plan.skills else [*events, Activated()]
 
 

@@ -189,4 +189,6 @@ class Refusal(Exception):
 
 def stopping() -> Refusal:
     """The refusal of whatever would begin, or still waits, when omac ends."""
-    return Refusal("stopping", "omac is stopping and accepts no new work", fix=("omac serve",))
+    return Refusal(
+        "stopping", "omac is stopping and accepts no new work", fix=("omac ps  # lists it until it has ended",)
+    )

@@ -268,7 +268,7 @@ class Directories:
         if not state.reachable:
             if state.failure and state.generation == generation:
                 raise Refusal("activation-failed", f"{state.path} could not be activated: {state.failure}")
-            raise Refusal("directory-offline", f"{state.path} was taken offline meanwhile")
+            raise _went_offline(state.path)
 
     async def _shared_settled(self) -> None:
         stream = ids.directory_stream(self._engine.namespace, ids.GLOBAL)
@@ -326,9 +326,14 @@ class Directories:
         if digest is not None and digest in self._engine.revoked:
             raise _still_going(f"{state.path} for session {session!r}")
         if digest is None:
-            raise Refusal("directory-offline", f"{state.path} was taken offline meanwhile")
+            raise _went_offline(state.path)
         reach = self._reach.seen_by(caller.listener)
         return manifest_of(self._engine.system, self._engine.namespace, state, self._tokens[digest], reach)
+
+
+def _went_offline(path: str) -> Refusal:
+    fix = [f"omac activate {quoted(path)}"]
+    return Refusal("directory-offline", f"{path} was taken offline meanwhile", fix=fix)
 
 
 def _still_going(path: str) -> Refusal:

@@ -8,6 +8,7 @@ from functools import partial
 
 import trio
 
+from omac.domain.directories.events import NOT_APPROVED
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.kernel.ids import LOG_DIGITS, StreamId, key_of
@@ -193,7 +194,7 @@ class Supervision:
         when the code is no longer approved or the files there are not those that were judged, OSError when they cannot
         be read."""
         if not self._is_approved(spec):
-            raise _Changed("its code is no longer approved")
+            raise _Changed(f"{NOT_APPROVED}: its code is no longer approved", self._approve(spec))
         if spec.digest:
             try:
                 return await self._frozen.checked(spec.digest, spec.copied_from or spec.source)

@@ -106,11 +106,16 @@ def test_callers_that_wait_are_answered(omac: Omac) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_omac_at_once_and_in_order(omac: Omac, number: signal.Signals) -> None:
     """A second signal kills a sidecar that ignores the first, without its grace; all is recorded, nothing is left.
-    Until then `omac ps` shows the skill as stopping."""
-    server, _, _ = online(omac, stubborn=True)
+    Until then `omac ps` shows the skill as stopping, and a command that is refused proposes that: a server that began
+    would be refused."""
+    server, _, project = online(omac, stubborn=True)
     server.process.send_signal(number)
     eventually(lambda: server.call("dirs").json()["dirs"][0]["state"] == "deactivating", 20.0, "the stop to begin")
     assert "own (stopping)" in omac.ok("ps")
+    for words in (("activate", str(project)), ("call", "own", "/", "--workdir", str(project))):
+        done = omac.run(*words)
+        assert (done.status, done.out) == (1, "")
+        assert done.err.endswith("  try: omac ps  # lists it until it has ended\n"), done
     begun = time.monotonic()
     assert server.end(number, seconds=3) == 0, server.said()
     assert time.monotonic() - begun < 3

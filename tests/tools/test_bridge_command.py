@@ -135,6 +135,7 @@ def test_states(omac: Omac, program: Path) -> None:
     omac.ok("bridge", "install", "claude")
     omac.ok("hook", "install", "codex")
     assert rows(omac)["codex"]["state"] == "guard-only"
+    assert omac.ok("bridge", "status", "codex").startswith("codex  the write guard alone is installed\n")
     text = path.read_text()
     path.write_text(text.replace(str(program), "/old/omac"))
     assert rows(omac)["claude"]["state"] == "outdated"

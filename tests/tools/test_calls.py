@@ -290,9 +290,8 @@ def test_a_log_that_is_gone_is_named_with_its_time(omac: Omac) -> None:
         shutil.rmtree(run) if run.is_dir() and not run.is_symlink() else run.unlink()
     done = omac.run("logs", cwd=project)
     assert (done.status, done.out) == (0, "")
-    assert re.fullmatch(
-        r"echo: its log of [-0-9]+ [:0-9]+ is gone; omac keeps those of the latest runs only\n", done.err
-    )
+    why = "omac keeps those of the latest runs, and omac erase deletes those of its directory"
+    assert re.fullmatch(rf"echo: its log of [-0-9]+ [:0-9]+ is gone; {why}\n", done.err)
 
 
 @pytest.mark.full
@@ -315,4 +314,21 @@ def test_logs_are_followed(house: Omac, server: Serving, project: Path) -> None:
     time.sleep(1.0)
     house.ok("call", "echo", "/echo/followed", cwd=project)
     eventually(lambda: "/echo/followed" in follow.line(10), 10.0, "the line")
+    assert follow.end(signal.SIGINT) == 130
+
+
+@pytest.mark.full
+def test_a_log_of_before_is_not_followed(omac: Omac) -> None:
+    """The end of the run whose log `omac logs -f` prints brings no log of an earlier run; that of the next start
+    follows."""
+    server, project = omac.online("shop")
+    assert omac.run(*BARE, "--", "true", cwd=project).status == 0
+    follow = omac.start("logs", "echo", "-f", "-n", "0", "--workdir", str(project))
+    time.sleep(1.0)
+    server.end()
+    time.sleep(1.5)  # longer than between two looks for another log
+    omac.serve("--workdir", str(project))
+    line = follow.line(10)
+    (sidecar,) = json.loads(omac.ok("status", "--json"))["sidecars"]
+    assert f" starts: port={sidecar['port']} " in line
     assert follow.end(signal.SIGINT) == 130

@@ -72,12 +72,18 @@ def vault(used: Omac) -> Omac:
 
 
 def test_no_key_without_a_journal(omac: Omac) -> None:
-    """`omac key` of a journal that does not exist is refused, and makes neither a key nor a journal."""
-    for words in (("key", "show"), ("key", "show", "--journal", str(omac.folder / "other.db")), ("key", "rotate")):
+    """A command that needs the key of a journal that does not exist is refused, and leaves nothing."""
+    note = omac.folder / "note"
+    note.write_text("")
+    for words in (
+        ("key", "show"), ("key", "show", "--journal", str(omac.folder / "other.db")), ("key", "rotate"),
+        ("key", "move", "--to", "vault"), ("checkpoint",), ("export", "--out", str(omac.folder / "out")),
+        ("audit", "prove", "1"), ("proof", "consistency", str(note), str(note)),
+    ):  # fmt: skip
         done = omac.run(*words)
         assert (done.status, done.out) == (5, ""), done
         assert "no journal exists at " in done.err
-    assert not list(omac.state.iterdir())
+        assert not list(omac.state.iterdir()), words
 
 
 def key_of(omac: Omac) -> str:

@@ -488,6 +488,22 @@ def test_unset_names_the_value_of_the_repository_that_stays(omac: Omac) -> None:
     assert secrets_of(omac, main)["given"] == "remembered"
 
 
+def test_a_proposal_names_the_worktree_that_was_meant(omac: Omac) -> None:
+    """The commands that `omac deregister --repository` proposes work in any folder: they name the worktree."""
+    with_vault(omac)
+    main = repository(valued(omac, "main"))
+    linked = worktree(main, "one")
+    omac.ok("approve", "slack", "--repository", cwd=main)
+    assert omac.run("secrets", "set", "slack", "TOKEN", "--repository", cwd=main, stdin=SECRET).status == 0
+    asked = omac.run("deregister", "slack", "--repository", cwd=linked)
+    fix = f"omac deregister slack --workdir {linked} --repository --yes"
+    assert asked.err.endswith(f"  try: {fix}\n"), asked
+    done = omac.run(*shlex.split(fix)[1:], cwd=omac.root)
+    command = f"omac secrets unset slack TOKEN --workdir {linked} --repository"
+    assert f"  try: {command}\n" in done.err, done
+    assert "TOKEN is revoked from slack" in omac.ok(*shlex.split(command)[1:], cwd=omac.root)
+
+
 def test_values_of_a_worktree_and_of_its_repository(omac: Omac) -> None:
     """A value of a worktree's own needs no approval beside that by repository. A value by repository that does not
     reach the skill in the worktree where it is given is reported, with the command that gives it there."""

@@ -263,13 +263,15 @@ def test_the_audit_tells_two_runs_apart(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_the_audit_of_one_agent(omac: Omac, agent: Path) -> None:
-    """The audit filters by the agent that a run launched, also what it follows; a command is the launch of none."""
+    """The audit filters by the agent that a run launched, by each of its names, also what it follows; a command is the
+    launch of none."""
     filters = ("audit", "--kind", "sandbox", "--json", "--client")
     omac.ok("start", "--", "true")
     follow = omac.start(*filters, "claude", "--follow")
     omac.ok("start", "claude")
     (launch,) = map(json.loads, omac.ok(*filters, "claude").splitlines())
     assert launch["client"] == "claude"
+    assert json.loads(omac.ok(*filters, "cc")) == launch
     assert json.loads(follow.line()) == launch
     (other,) = map(json.loads, omac.ok(*filters, "").splitlines())
     assert (other["client"], other["run"] == launch["run"]) == (None, False)

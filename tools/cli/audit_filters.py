@@ -48,8 +48,10 @@ def query_of(typed: Typed, clock: Callable[[], int] = now_ns) -> AuditQuery:
         require_one_of(get_args(Outcome), typed.outcome, "--outcome")
     if typed.actor is not None:
         require_one_of(get_args(Actor), typed.actor, "--actor")
-    if typed.client:
-        require_one_of(NAMES, typed.client, "--client")
+    if typed.client and typed.client not in NAMES:
+        from omac.domain.harness.table import harness_named  # late: it loads every harness, for an alias
+
+        typed = typed._replace(client=harness_named(typed.client, "--client").name)
     kinds = {"access", *KINDS, *(name.partition(".")[0] for name in KINDS)}
     if typed.kind is not None and typed.kind not in kinds:
         message = f"--kind takes access, sandbox, guard, skill, control and more, not {typed.kind!r}"

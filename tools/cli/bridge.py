@@ -15,7 +15,7 @@ from omac.tools.terminal.render import print_folded, print_line, report, report_
 
 STATES = {
     "installed": "installed",
-    "guard-only": "the write guard alone is",
+    "guard-only": "the write guard alone is installed",
     "not-installed": "not installed",
     "outdated": "outdated: another omac is called",
     "changed": "changed by hand since",

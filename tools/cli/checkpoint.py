@@ -77,6 +77,7 @@ def move_key(to: str, journal_path: str | None, as_json: bool, environment: Mapp
     """Keep the key in another store. Raises Refusal."""
     from omac.tools.compose.recording import recording  # loads what appends
 
+    _require_journal(journal_path, environment)
     signer = signer_for(journal_path, environment)
     with recording(environment, journal_path) as record:
         signer.move(to, record)

@@ -86,6 +86,8 @@ class ValuesToPurge(NamedTuple):
 def run(request: DeregisterRequest, environment: Mapping[str, str]) -> int:
     """Forget skills; 1 if a person would rather not. Raises Refusal; then nothing was changed."""
     _require_sense(request)
+    if request.where.repository:  # what is proposed names the worktree, whatever folder it is typed in
+        request = request._replace(where=request.where._replace(workdir=directory_of(request.where)))
     registry = Registry.read(environment, request.journal)
     targets = _resolve_targets(request, registry, environment)
     if not targets:

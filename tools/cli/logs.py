@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import SpawnRequested, Started
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.journals import to_read
 from omac.tools.compose.scope_options import Where, directory_of, place_of
 from omac.tools.compose.state import living_sockets
@@ -49,6 +50,7 @@ class SidecarLog(NamedTuple):
 
 def run(request: LogsRequest, environment: Mapping[str, str]) -> int:
     """Print the end of each log, and with `follow` what is added. Raises Refusal (not-found)."""
+    began = now_ns()
     logs = _logs(request, environment)
     if not logs:
         what = f"the sidecar of {request.skill} has not" if request.skill else "no sidecar has"
@@ -65,7 +67,7 @@ def run(request: LogsRequest, environment: Mapping[str, str]) -> int:
             print_line(line)
         offsets[log.path] = _end(log.path)
     if request.follow:
-        _follow(request, environment, offsets)
+        _follow(request, environment, offsets, began)
     return 0
 
 
@@ -109,9 +111,8 @@ def _tail(log: SidecarLog, count: int, since: int | None) -> list[str] | None:
             file.seek(max(0, size - TAIL_BYTES_MAX))
             lines = file.read(TAIL_BYTES_MAX).split(b"\n")
     except FileNotFoundError:
-        report(
-            f"{log.skill}: its log of {wall_clock(log.starts[-1])} is gone; omac keeps those of the latest runs only"
-        )
+        why = "omac keeps those of the latest runs, and omac erase deletes those of its directory"
+        report(f"{log.skill}: its log of {wall_clock(log.starts[-1])} is gone; {why}")
         return None
     except OSError as error:
         report(f"{log.skill}: its log {log.path} cannot be read: {error.strerror}")
@@ -130,14 +131,19 @@ def _since(lines: list[bytes], starts: Sequence[int], since: int) -> list[bytes]
     return lines[begins[ended] if begins and ended else 0 :] if len(known) == len(begins) else lines
 
 
-def _follow(request: LogsRequest, environment: Mapping[str, str], offsets: dict[str, tuple[int, int]]) -> None:
-    """Print what is added to the logs, until the person ends it."""
+def _follow(
+    request: LogsRequest, environment: Mapping[str, str], offsets: dict[str, tuple[int, int]], began: int
+) -> None:
+    """Print what is added to the logs, until the person ends it. A log that comes instead of one whose run has ended is
+    printed from its beginning if it was begun since `began`."""
     read_at, names = 0.0, dict.fromkeys(offsets, "")
     while True:
         now = time.monotonic()
         if now - read_at >= JOURNAL_S:
             read_at = now
-            names = {log.path: log.skill for log in _logs(request, environment)}
+            logs = _logs(request, environment)
+            offsets |= {log.path: _end(log.path) for log in logs if log.path not in offsets and log.starts[-1] < began}
+            names = {log.path: log.skill for log in logs}
         for path, skill in names.items():
             prefix = f"{skill}: " if len(names) > 1 else ""
             for line in _added(path, offsets):

@@ -65,12 +65,15 @@ class Signer:
         wait_s: float = TURN_WAIT_S,
     ) -> None:
         self.path = path
-        self.name = f"omac/{host_id(state)}"
-        self._stream = ids.checkpoint_stream(host_id(state))
         self._stores = stores
         self._run = run
         self._wait_s = wait_s
         self._state = state
+
+    @cached_property
+    def name(self) -> str:
+        """The name of the key: that of this host, whose id is minted where there is none yet."""
+        return f"omac/{host_id(self._state)}"
 
     @cached_property
     def keys(self) -> SigningKeys:
@@ -315,7 +318,7 @@ class Signer:
         if not os.path.lexists(self.path):
             return ""
         with closing(Reader(self.path, lenient=True)) as reader:
-            for row in reader.newest_first(self._stream):
+            for row in reader.newest_first(ids.checkpoint_stream(host_id(self._state))):
                 try:
                     event = recorded(self.path, Codec(), row).event
                 except Refusal:

@@ -212,18 +212,18 @@ async def test_deactivation_during_an_activation_calls_it_off(serving: Serving, 
     async with serving() as omac:
         omac.put_approved("/w/shop", skill("slow"))
         omac.host.silent.add("slow")
-        refusals: list[str] = []
+        refusals: list[tuple[str, tuple[str, ...]]] = []
 
         async def ask() -> None:
             with pytest.raises(Refusal) as caught:
                 await omac.activate()
-            refusals.append(caught.value.reason)
+            refusals.append((caught.value.reason, caught.value.fix))
 
         async with trio.open_nursery() as callers:
             callers.start_soon(ask)
             await omac.until(lambda: omac.sidecar("slow").status == "started")
             await omac.deactivate()
-        assert refusals == ["directory-offline"]
+        assert refusals == [("directory-offline", ("omac activate /w/shop",))]
         assert omac.host.running() == []
         assert omac.directory().status == "offline"
 

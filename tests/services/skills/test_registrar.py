@@ -337,7 +337,8 @@ async def test_what_is_taken_back_ends_the_sidecar_at_once(serving: Serving, ski
 
 
 async def test_what_lost_its_approval_before_its_start_is_not_started(serving: Serving, skill: MakeSkill) -> None:
-    """A plan may be older than a revocation, so each start checks the approval again."""
+    """A plan may be older than a revocation, so each start checks the approval again. People read that the skill is not
+    approved, with the command that approves it."""
     async with serving() as omac:
         omac.put_approved("/w/shop", skill("echo"))
         await omac.activate()
@@ -348,7 +349,26 @@ async def test_what_lost_its_approval_before_its_start_is_not_started(serving: S
         omac.host.process("echo").end(Exit(1))
         await omac.until(lambda: omac.sidecar("echo").status == "gave_up")
         assert omac.host.transcript.count("spawn echo") == 1
-        assert "no longer approved" in omac.sidecar("echo").detail
+        assert omac.sidecar("echo").detail == "not host-approved: its code is no longer approved"
+        await omac.until(lambda: omac.directory().status == "active_partial")
+        (route,) = omac.directory().routes.values()
+        assert route.fix[0].startswith("omac approve echo --workdir /w/shop --harness ")
+
+
+async def test_an_approved_skill_is_starting_until_its_sidecar_answers(serving: Serving, skill: MakeSkill) -> None:
+    """A stub holds until another plan replaces it: calls and the status name no approval that is given meanwhile."""
+    async with serving() as omac:
+        slow = skill("slow")
+        omac.folders.put("/w/shop", slow)
+        token = (await omac.activate()).dir_token
+        assert omac.skill_states() == {"slow": "broken"}
+        omac.host.silent.add("slow")
+        omac.approve("/w/shop", slow)
+        await omac.until(lambda: omac.sidecar("slow").status == "started")
+        with pytest.raises(Refusal, match="its sidecar is starting") as refused:
+            omac.gate.resolve(token, "slow")
+        assert refused.value.reason == "sidecar-down"
+        assert omac.skill_states() == {"slow": "restarting"}
 
 
 async def test_shared_skills_may_go_offline_during_discovery(serving: Serving, skill: MakeSkill) -> None:
