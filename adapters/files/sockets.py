@@ -6,8 +6,9 @@ import os
 import stat
 
 from omac.adapters.files import lock
+from omac.adapters.files.descriptor import FOLDER_FLAGS
 
-REMOVAL_WAIT_S = 1.0  # for another process that removes sockets from the same folder
+REMOVAL_WAIT_S = 1.0  # for another process that removes sockets, too
 
 
 def is_socket(entry: os.DirEntry[str]) -> bool:
@@ -36,13 +37,14 @@ def dead_sockets_in(folder: str) -> list[str]:
 
 def remove_sockets(folder: str, paths: list[str]) -> bool:
     """Remove sockets from a folder, whose times stay as they are: by these the folders of runs are kept. Return False
-    where the folder is gone, or another process keeps it locked. Raises OSError."""
+    where the folder is gone, or another process keeps the one above it locked. Raises OSError."""
     try:
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        opened = os.open(folder, FOLDER_FLAGS)
     except FileNotFoundError:
         return False
+    above = os.open("..", FOLDER_FLAGS, dir_fd=opened)  # whoever ends a run has locked its own folder
     try:
-        if not lock.acquire_within(opened, REMOVAL_WAIT_S):  # else one takes the times that another has changed
+        if not lock.acquire_within(above, REMOVAL_WAIT_S):  # else one takes the times that another has changed
             return False
         times = os.stat(opened)
         try:
@@ -54,6 +56,7 @@ def remove_sockets(folder: str, paths: list[str]) -> bool:
         finally:
             os.utime(opened, ns=(times.st_atime_ns, times.st_mtime_ns))
     finally:
+        os.close(above)
         os.close(opened)
     return True
 

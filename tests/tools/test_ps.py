@@ -61,6 +61,7 @@ def test_runs_that_live_are_listed_and_stopped(omac: Omac, shop: Path) -> None:
     assert [record.event.why for record in omac.events(RunStopped)] == ["asked by SIGTERM"] * 2
     assert omac.ok("ps") == "no run lives\n"
     assert omac.left() == []
+    assert list(omac.state.rglob("*.sock")) == []
 
 
 def test_a_name_of_no_run_stops_nothing(omac: Omac, shop: Path) -> None:
