@@ -33,7 +33,7 @@ def scrub(event: Event, living: Container[TokenDigest]) -> Event:
     texts_of = _texts_of(type(event))
     if texts_of is None:
         return event
-    if all(map(_is_clean_field, texts_of(event))):
+    if _is_clean_field(texts_of(event)):
         return event
     clean: Event = _scrubbed(event, living)
     return clean
@@ -90,9 +90,11 @@ def _is_clean_field(field: Any) -> bool:
         return len(field) < TOKEN_DIGITS or _is_clean(field)
     if type(field) is tuple:
         try:
-            return _is_clean("\n".join(field))  # of which no token is a part: hundreds of texts at once
-        except TypeError:  # others are among them
-            return all(map(_is_clean_field, field))
+            if _is_clean("\n".join(filter(None, field))):  # of which no token is a part: many texts at once
+                return True
+        except TypeError:
+            pass  # others than texts are among them
+        return all(map(_is_clean_field, field))
     return field is None
 
 
