@@ -19,8 +19,6 @@ from enum import Enum, auto
 from functools import partial
 from typing import Protocol
 
-import msgspec
-
 from omac.adapters.facade.addressing import AddressedRequest, address
 from omac.adapters.facade.connection import BegunRequest, Surroundings, journal_slow
 from omac.adapters.facade.forward import client_head, upstream_head
@@ -226,8 +224,7 @@ class PolledConnection:
         if skill is None:
             self._hand_over(b"", self._begun())
             return
-        mount, token = route.mount, addressed.token
-        self._unsent = upstream_head(head, addressed.path, port=route.port, mount=mount, token=token)
+        self._unsent = upstream_head(head, addressed.path, port=route.port, mount=route.mount, token=addressed.token)
         self._skill, skill.answered = skill, self._skill_ready
         self._keeper.put_off(self, self._send_request)
 
@@ -246,7 +243,7 @@ class PolledConnection:
     def _cut(self, ended: Refusal) -> None:
         """Leave the connection to a task, which ends the call: its route, though ended, may be open again by then."""
         if self._skill is None:
-            self._hand_over(b"", msgspec.structs.replace(self._begun(), ended=ended))
+            self._hand_over(b"", self._begun(ended=ended))
         else:
             self._hand_over_forwarded(ended=ended)
 
@@ -283,7 +280,7 @@ class PolledConnection:
     def _send_again(self, *, repeated: bool) -> None:
         """Leave it to a task to send the request on a new connection."""
         self._drop_skill()
-        self._hand_over(b"", msgspec.structs.replace(self._begun(), repeated=repeated))
+        self._hand_over(b"", self._begun(repeated=repeated))
 
     def _relay_answer(self, skill: SkillConnection, events: int) -> bool:
         """Send an ordinary answer, the end of which came with `events`, to the client; False when it is not whole
@@ -362,9 +359,12 @@ class PolledConnection:
         reason = "journal-slow" if is_answered else "stopping" if self._stopped else "upstream-error"
         self.surroundings.recorder.aborted(access, Answer(503 if is_answered else None, 0, 0, 0), reason)
 
-    def _begun(self, *, refused: Refusal | None = None, forwarded: Forwarded | None = None) -> BegunRequest:
+    def _begun(
+        self, *, refused: Refusal | None = None, forwarded: Forwarded | None = None, repeated: bool = False,
+        ended: Refusal | None = None,
+    ) -> BegunRequest:  # fmt: skip
         assert self._addressed is not None
-        return BegunRequest(self._addressed, self._started, self._access, refused, forwarded)
+        return BegunRequest(self._addressed, self._started, self._access, refused, forwarded, repeated, ended)
 
     def _hand_over_forwarded(self, gone_ahead: int = 0, *, ended: Refusal | None = None) -> None:
         """Leave the rest of a request to a task, with the connection to the skill and what came of its answer."""
@@ -373,8 +373,8 @@ class PolledConnection:
         upstream = Wire(self.surroundings.connections.hand_over(self._skill), UpstreamError, self._answer)
         self._skill = None
         waited_s = PATIENCE_S - (self.deadline - self.surroundings.clock())  # less what is left
-        begun = self._begun(forwarded=Forwarded(upstream, self._unsent, waited_s))
-        self._hand_over(b"", msgspec.structs.replace(begun, ended=ended), gone_ahead)
+        forwarded = Forwarded(upstream, self._unsent, waited_s)
+        self._hand_over(b"", self._begun(forwarded=forwarded, ended=ended), gone_ahead)
 
     def _hand_over(self, ahead: bytes, begun: BegunRequest | None = None, gone_ahead: int = 0) -> None:
         """Leave the connection to a task."""

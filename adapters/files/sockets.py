@@ -6,7 +6,7 @@ import os
 import stat
 
 from omac.adapters.files import lock
-from omac.adapters.files.descriptor import FOLDER_FLAGS
+from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 
 REMOVAL_WAIT_S = 1.0  # for another process that removes sockets, too
 
@@ -39,11 +39,11 @@ def remove_sockets(folder: str, paths: list[str]) -> bool:
     """Remove sockets from a folder, whose times stay as they are: by these the folders of runs are kept. Return False
     where the folder is gone, or another process keeps the one above it locked. Raises OSError."""
     try:
-        opened = os.open(folder, FOLDER_FLAGS)
+        descriptor = os.open(folder, FOLDER_FLAGS)
     except FileNotFoundError:
         return False
-    above = os.open("..", FOLDER_FLAGS, dir_fd=opened)  # whoever ends a run has locked its own folder
-    try:
+    # the folder itself is locked by the process that ends the run
+    with Descriptor(descriptor) as opened, Descriptor(os.open("..", FOLDER_FLAGS, dir_fd=opened)) as above:
         if not lock.acquire_within(above, REMOVAL_WAIT_S):  # else one takes the times that another has changed
             return False
         times = os.stat(opened)
@@ -55,9 +55,6 @@ def remove_sockets(folder: str, paths: list[str]) -> bool:
                     pass  # another process was first
         finally:
             os.utime(opened, ns=(times.st_atime_ns, times.st_mtime_ns))
-    finally:
-        os.close(above)
-        os.close(opened)
     return True
 
 

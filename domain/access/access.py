@@ -198,9 +198,6 @@ def in_batches(entries: Sequence[Entry], most: int) -> Iterator[Sequence[Entry]]
 def ends_together(ended: Sequence[tuple[int, AccessEnd]], most: int) -> Iterator[Event]:
     """Yield the events that record these ends, given with the ids of their accesses: as few as there can be where one
     holds at most so many."""
-    if len(ended) == 1 and not number_of(ended[0][0]):
-        yield ended[0][1]
-        return
     for alone, together in _BATCHES:
         of_kind = [entry for entry in ended if type(entry[1]) is alone]
         for part in in_batches(of_kind, most):
