@@ -83,8 +83,9 @@ class Judge:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Ground]:
-    """Yield the ground of all examples; each adds links of its own and removes them."""
-    with ground() as made:
+    """Yield the ground of all examples; each adds links of its own and removes them. It is not in /var/tmp, which
+    another test grants to a sandbox, whose end sets aside links into /proc."""
+    with ground(str(Path.home())) as made:
         (made.worktree / "src" / "deep").mkdir()
         (made.worktree / "own").mkdir()
         made.git("init", "-q", cwd=made.worktree / "own")
