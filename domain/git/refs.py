@@ -23,6 +23,12 @@ def is_ref_name(name: str) -> bool:
     return _is_name(name.encode(errors="surrogatepass"))
 
 
+def is_remote_name(name: str) -> bool:
+    """Return whether git would give a remote this name, which git takes for no option: `git fetch --all` and `git
+    maintenance` run `git fetch NAME` for each."""
+    return not name.startswith("-") and is_ref_name(f"refs/remotes/{name}/x")
+
+
 def _is_name(name: bytes) -> bool:
     if not name.startswith(b"refs/") or name.endswith((b".lock", b"/", b".")):
         return False
