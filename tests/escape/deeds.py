@@ -186,6 +186,11 @@ OPERATIONS = {
         " printf '[options]\\n\\tstrategy = x/y\\n' > $d/opts",
     }.items()
 } | {
+    "a bisect that began at an option": Deed(
+        "cd .git; echo -f > BISECT_START; echo > BISECT_NAMES; : > BISECT_LOG; printf 'bad\\ngood\\n' > BISECT_TERMS",
+        commands=("status",),
+        wrong="echo mine >> README; git bisect reset; ! grep -q mine README",
+    ),
     "a rebase that was laid down elsewhere before": Deed(
         (
             f"{_REBASING} evil x.sh; echo exec $PWD/x.sh > $d/git-rebase-todo; mv $d .git/notes-cache",
