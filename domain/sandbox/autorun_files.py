@@ -17,6 +17,7 @@ OF_JUPYTER = "/share/jupyter/labextensions"  # where pip installs extensions, ea
 NOBODY = ""
 ANY_CASE = ("justfile", ".justfile", "gruntfile.", "gulpfile.")  # just, grunt and gulp look for these in any case
 GIVEN_ALL = "a command that is given *"  # as `tar cf x *`: it takes such names for options; some run things
+_WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.@()+-")
 _AGENTS = """
     .adal/ .agent/ .agents/ .aider-desk/ .aider.conf.yaml .aider.conf.yml .amazonq/ .amp/ .augment/ .autohand/ .bob/
     .cline/ .clinerules .clinerules/ .codebuddy/ .codewhale/ .commandcode/ .continue/ .cortex/ .crush.json .crush/
@@ -212,6 +213,8 @@ class _Table:
 
     def of_name(self, name: str) -> str | None:
         """Return who obeys a file of this name in any folder; empty: nobody, whatever the folder."""
+        if is_option(name):
+            return GIVEN_ALL
         if name.lower().startswith(ANY_CASE):
             name = name.lower()
         who = self.names.get(name)
@@ -233,6 +236,15 @@ class _Table:
 
 
 _TABLE = _Table()
+
+
+def is_option(name: str) -> bool:
+    """Return whether a command that is given `*` takes a name for an option.
+
+    Most take one that begins with a hyphen; less and vim take what follows a plus sign for a command of theirs, which
+    runs others by `!` (`+!sh x`). A word alone (`+page.svelte`) does not.
+    """
+    return name[:1] == "-" or (name[:1] == "+" and not _WORD.issuperset(name))
 
 
 class Obeyed:

@@ -14,7 +14,7 @@ from omac.domain.kernel.refusal import quoted
 from omac.domain.sandbox.autorun_files import FINDING_CHARS_MAX, GIVEN_ALL, NOBODY, OBEYED, Obeyed, described
 
 KNOWN = {
-    GIVEN_ALL: "-e --checkpoint-action=exec=x -oProxyCommand=x.mk",
+    GIVEN_ALL: "-e --checkpoint-action=exec=x -oProxyCommand=x.mk +!x.mk +x|!y +:so%",
     "direnv, or what else loads an environment,": """
         .envrc .env .env.local .envrc.local mise.toml mise/config.toml .direnv/x
         .config/mise/conf.d/x.toml .config/mise/config.local.toml mise-tasks/x devenv.local.nix .corepack.env
