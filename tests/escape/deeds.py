@@ -54,6 +54,11 @@ REPOSITORIES = {  # what git takes for a repository, though it does not look lik
     "a nested one": Deed(
         "git init -q n; evil x.sh; git -C n config core.fsmonitor $PWD/x.sh", where=("n",), stays=("n/.git/HEAD",)
     ),
+    "a nested one that its owner may not write": Deed(
+        "git init -q n; evil x.sh; git -C n config core.fsmonitor $PWD/x.sh; chmod 555 n/.git",
+        where=("n",),
+        stays=("n/.git/config",),
+    ),
     "a nested one that is in the index": Deed(
         "git init -q n; git -C n commit -q --allow-empty -m x; gitlink n; git commit -qm n;"
         " evil x.sh; git -C n config core.fsmonitor $PWD/x.sh"
