@@ -344,6 +344,10 @@ HISTORY = {
         wrong="git show HEAD:README | grep nothing",
         reported="replacements",
     ),
+    "a ref that stands for a replacement": Deed(
+        "git symbolic-ref refs/heads/side refs/replace/$(git rev-parse HEAD)", commands=("status",),
+        wrong="git branch -f side HEAD~1; ls .git/refs/replace | grep -q .",
+    ),
     "a remote by an old way": Deed(
         "mkdir -p .git/remotes; printf 'URL: host.invalid:x\\nPull: refs/heads/*:refs/remotes/origin/*\\n' >"
         " .git/remotes/origin",
