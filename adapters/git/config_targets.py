@@ -68,6 +68,8 @@ COMMANDS = frozenset(
         "svn.authorsprog",
     )
 )
+_TOPS = ("$(git rev-parse --show-toplevel)", "`git rev-parse --show-toplevel`", "${PWD}", "$PWD", "$(pwd)", "`pwd`")
+_NOT_OF_WORDS = str.maketrans({**dict.fromkeys("\"'", ""), **dict.fromkeys("!`;|&()<>=", " ")})
 _OF_ANNEX = ("annex.", "remote.*.annex-")  # of which the names of those that git-annex runs have an ending
 
 
@@ -187,6 +189,18 @@ def _of_command(value: str, root: str, home: str) -> Iterator[tuple[str, str]]:
         path = expanded(word, root, home)
         if word and word[0] != "-" and ("/" in word or (number > 0 and not os.path.isdir(path))):
             yield path, FILE if number == 0 else ""
+    for word in _parts(value, root):
+        path = expanded(word, root, home)
+        if "/" in word and not os.path.isdir(path):
+            yield path, ""
+
+
+def _parts(value: str, root: str) -> list[str]:
+    """The words of a command, as a shell would take them apart, in which `$PWD` and the like are the worktree: there
+    git runs it."""
+    for top in _TOPS:
+        value = value.replace(top, "\0")
+    return [word.replace("\0", root) for word in value.translate(_NOT_OF_WORDS).split()]
 
 
 def expanded(value: str, folder: str, home: str) -> str:

@@ -50,6 +50,7 @@ class Folders:
         self.others: list[str] = []  # those that can only be read, unless they are among `admins`, too
         self.objects: list[str] = []  # folders of objects that can be written
         self.copies: list[ConfigCopy] = []  # of settings that are pinned
+        self.absent: list[str] = []  # files of the tree that settings name, and that are not there
         self.warnings: list[str] = []
 
     def state(self) -> tuple[int, ...]:
@@ -62,7 +63,7 @@ class Folders:
             del kept[length:]
 
     def _kept(self) -> tuple[list[Any], ...]:
-        return self.fence, self.whole, self.admins, self.others, self.objects, self.copies
+        return self.fence, self.whole, self.admins, self.others, self.objects, self.copies, self.absent
 
     def whole_folder(self, git: str, *, outside: bool) -> None:
         """A git folder that can be written, its submodules' and its worktrees'. Raises Refusal."""
@@ -234,6 +235,8 @@ class Folders:
                 return
             path = loose or real
         if mode_of(path) == 0 and made == "":
+            if any(sign in path[len(workdir) + 1 :] for sign in "./"):  # else it is a word like any other
+                self.absent.append(path)
             return
         if os.path.realpath(path) != path:
             raise pointers.unsafe(

@@ -10,7 +10,7 @@ from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.git.entry import FoundEntry, is_link_probe
 from omac.adapters.git.git_place import GitPlace
 from omac.adapters.git.inspection import DEPTH_MAX, PATH_CHARACTERS_MAX, TOO_DEEP, Inspection
-from omac.adapters.git.open_folder import content_of, is_there, open_listable, opened_root, put
+from omac.adapters.git.open_folder import content_of, is_there, open_listable, opened_root, put, while_writable
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of, stamp_with_content
 from omac.domain.git.config import oid_bytes_of
@@ -349,7 +349,7 @@ class GitFolder:
 def try_to_put(inspection: Inspection, folder: int, name: str, path: str, content: bytes) -> None:
     """Put a file in the place of what was set aside, or report that it could not be: the inspection goes on."""
     try:
-        put(folder, name, content)
+        while_writable(folder, lambda: put(folder, name, content))
     except OSError as error:
         inspection.report(path, f"could not be put back as it may be: {error.strerror}")
 

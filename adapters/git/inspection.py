@@ -13,10 +13,10 @@ Rules
 from __future__ import annotations
 
 import os
-import stat
 import time
 from itertools import islice
 
+from omac.adapters.git.open_folder import while_writable
 from omac.adapters.git.stamp import stamp_of
 from omac.domain.kernel.digest import sha256_hex
 from omac.domain.kernel.terminal_escaping import named
@@ -304,7 +304,7 @@ class Inspection:
         quarantine = self.quarantine
         assert quarantine is not None
         try:
-            moved = _writable(parent, lambda: quarantine.take(parent, name))
+            moved = while_writable(parent, lambda: quarantine.take(parent, name))
         except OSError as error:
             return self._disarm(parent, name, path, f"{problem}; it could not be set aside: {error.strerror}")
         self.report(path, problem, moved)
@@ -322,7 +322,7 @@ class Inspection:
             if (seen.st_dev, seen.st_ino) in self._disarmed:
                 return False  # met again, under its new name
             self._disarmed.add((seen.st_dev, seen.st_ino))
-            done = _writable(parent, lambda: disarmed(parent, name))
+            done = while_writable(parent, lambda: disarmed(parent, name))
         except FileNotFoundError:
             return False  # it is gone
         except OSError:
@@ -332,19 +332,3 @@ class Inspection:
             return False
         self.report(path, f"{problem}; {done}")
         return True
-
-
-def _writable(folder: int, act: Callable[[], str]) -> str:
-    """Do something in an open folder; if its owner, the user, may not write in it, permit that for so long. Raises
-    OSError."""
-    try:
-        return act()
-    except PermissionError:
-        status = os.fstat(folder)
-        if status.st_uid != os.geteuid() or status.st_mode & stat.S_IWUSR:
-            raise
-    os.fchmod(folder, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
-    try:
-        return act()
-    finally:
-        os.fchmod(folder, stat.S_IMODE(status.st_mode))

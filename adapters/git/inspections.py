@@ -10,7 +10,7 @@ from omac.adapters.git.dot_git import NO_REPOSITORY, UNJUDGED
 from omac.adapters.git.git_folder import inspect_folder
 from omac.adapters.git.inspection import Baseline, Budget, Exhausted, Finding, Inspection
 from omac.adapters.git.layout import BEHIND_A_LINK
-from omac.adapters.git.open_folder import opened_root, put
+from omac.adapters.git.open_folder import opened_root, put, while_writable
 from omac.adapters.git.quarantine import Quarantine
 from omac.adapters.git.stamp import birth_of, node_of
 from omac.adapters.git.worktree_scan import WorktreeScan
@@ -140,7 +140,7 @@ def _set_aside(inspection: Inspection, path: str, folder: Folder, opened: int, p
         return
     try:
         if inspection.set_aside(parent, os.path.basename(path), path, problem) and path.endswith("/.git"):
-            put(parent, ".git", NO_REPOSITORY)
+            while_writable(parent, lambda: put(parent, ".git", NO_REPOSITORY))
     except OSError as error:
         inspection.report(path, f"nothing could be put in its place: {error.strerror}")
     finally:

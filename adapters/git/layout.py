@@ -329,6 +329,7 @@ def _inspected(layout: Layout, folders: Folders, pins: Pins, obeyed: Iterable[st
     named = [path for path in pinned if not path.endswith("/.git") and not below_any(path, gits)]
     layout.named = dict.fromkeys(named, BY_GIT)
     kept = (*obeyed, *layout.named)
+    layout.named |= dict.fromkeys(folders.absent, BY_GIT)
 
     def within(root: str) -> tuple[str, ...]:
         return tuple(path[len(root) + 1 :] for path in kept if path.startswith(f"{root}/"))

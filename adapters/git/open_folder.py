@@ -9,6 +9,13 @@ from omac.adapters.files import atomic, bounded
 from omac.adapters.files.descriptor import FOLDER_FLAGS, Descriptor
 from omac.adapters.files.without_links import opened_path
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    Done = TypeVar("Done")
+
 _LISTABLE = stat.S_IRUSR | stat.S_IXUSR
 
 
@@ -23,6 +30,22 @@ def content_of(folder: int, name: str, bytes_max: int) -> bytes | None:
 def put(folder: int, name: str, content: bytes) -> None:
     """Create a file in an open folder. Raises OSError."""
     atomic.create(name, content, 0o644, dir_fd=folder)
+
+
+def while_writable(folder: int, act: Callable[[], Done]) -> Done:
+    """Do something in an open folder; if its owner, the user, may not write in it, permit that for so long. Raises
+    OSError."""
+    try:
+        return act()
+    except PermissionError:
+        status = os.fstat(folder)
+        if status.st_uid != os.geteuid() or status.st_mode & stat.S_IWUSR:
+            raise
+    os.fchmod(folder, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
+    try:
+        return act()
+    finally:
+        os.fchmod(folder, stat.S_IMODE(status.st_mode))
 
 
 def is_there(folder: int, name: str) -> bool:

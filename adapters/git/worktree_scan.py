@@ -22,7 +22,7 @@ from omac.adapters.git.stamp import node_of, stamp_of
 from omac.adapters.linux.resolve_symlinks import leads_into, resolve_symlinks
 from omac.domain.git.folder import ADMIN, ALL_MARKS, MARKS, WHOLE, Folder
 from omac.domain.kernel.paths import below, below_any
-from omac.domain.sandbox.autorun_files import GIVEN_ALL, OF_JUPYTER, OF_OTHERS, Obeyed
+from omac.domain.sandbox.autorun_files import GIVEN_ALL, OF_JUPYTER, OF_OTHERS, Obeyed, is_option
 
 MARGIN_NS = 20_000_000  # files are stamped with a clock that lags by up to a tick
 _MARKS = {name.lower(): bits for name, bits in MARKS.items()}  # for file systems that take upper for lower case
@@ -181,7 +181,7 @@ class WorktreeScan:
             if not isinstance(error, PermissionError) or os.access(name, os.X_OK, dir_fd=level.folder):
                 self._report_unread(path, error)
             return
-        if name[0] == "-" and self._is_last and level.obeyed and os.fstat(folder).st_ctime_ns >= self._since_ns:
+        if is_option(name) and self._is_last and level.obeyed and os.fstat(folder).st_ctime_ns >= self._since_ns:
             self._inspection.report(path, f"is a folder, new or changed, and {GIVEN_ALL} takes its name for an option")
         is_installed = name in OF_OTHERS or path.endswith(OF_JUPYTER)
         obeyed = None if level.obeyed is None or is_installed else Obeyed(path[self._below :])

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from omac.domain.git.config import general_key, parse
 from omac.domain.git.config_values import TYPES, between, matching, one_of, word_of
+from omac.domain.git.refs import is_remote_name
 from omac.domain.git.refspecs import may_fetch, may_push
 
 TYPE_CHECKING = False
@@ -159,6 +160,7 @@ _OF_ONE = {
     "filter.lfs.process": "git-lfs filter-process",
     "filter.lfs.smudge": "git-lfs smudge -- %f",
 }
+_REMOTE = "remote.*."
 _PLACES = ("remote.*.pushurl", "remote.*.url", "submodule.*.url")
 _NAMES_A_REMOTE = ("branch.*.pushremote", "branch.*.remote", "checkout.defaultremote", "remote.pushdefault")
 
@@ -177,8 +179,12 @@ def allowed(key: str, value: str) -> bool:
     if key in _OF_ONE:
         return value == _OF_ONE[key]
     general = general_key(key)
-    if general == "remote.*.fetch":
-        return may_fetch(key[len("remote.") : -len(".fetch")], value)
+    if general.startswith(_REMOTE):
+        remote = _remote_of(key)
+        if general == "remote.*.fetch":
+            return may_fetch(remote, value)
+        if not is_remote_name(remote):
+            return False
     section = general.partition(".")[0]
     if section == "alias":
         return _alias(value)
@@ -204,12 +210,16 @@ def is_local(url: str) -> bool:
 
 def remotes_of(pairs: Iterable[tuple[str, str]]) -> frozenset[str]:
     """Return the remotes that lead anywhere. The name of another one is a place to git: a path below the worktree."""
-    return frozenset(key[len("remote.") : -len(".url")] for key, _ in pairs if general_key(key) == "remote.*.url")
+    return frozenset(_remote_of(key) for key, _ in pairs if general_key(key) == "remote.*.url")
 
 
 def lacks_remote(key: str, value: str, remotes: Collection[str]) -> bool:
     """Return whether a setting is of a remote that is not one of `remotes`, or names one."""
     general = general_key(key)
-    if general.startswith("remote.*."):
-        return key[len("remote.") : key.rindex(".")] not in remotes
+    if general.startswith(_REMOTE):
+        return _remote_of(key) not in remotes
     return general in _NAMES_A_REMOTE and value != "." and value not in remotes
+
+
+def _remote_of(key: str) -> str:
+    return key[len("remote.") : key.rindex(".")]

@@ -10,6 +10,7 @@ Rules
 1. A step is one of git's own. A command (`exec`) counts only if the file had it at launch.
 2. A strategy is one of git's own: of another name, git runs the program `git-merge-NAME`, also one in the worktree.
 3. Options for a strategy, for `git apply` and for signing are those that name no program and no place.
+4. The name of a ref or a commit is no option: `git bisect reset` runs `git checkout NAME` for the one in BISECT_START.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STRATEGIES = (b"ort", b"recursive", b"resolve", b"octopus", b"ours", b"subtree")
-_REF = rb"[^\s\x00-\x20~^:?*\[\\\x7f]+"
+_REF = rb"(?!-)[^\s\x00-\x20~^:?*\[\\\x7f]+"
 _COMMIT = rb"(?:[0-9a-f]{4,64}|%s)" % _REF
 _STEP = (
     rb"\s*(?:"

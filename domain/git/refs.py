@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _OID_LENGTHS = (40, 64)
 _HEX = b"0123456789abcdef"
 _REFTABLE_STUB = b"this repository uses the reftable format\n"
+_REPLACEMENTS = b"refs/replace/"
 _FORBIDDEN_BYTES = bytes(range(0x21)) + b"~^:?*[\\\x7f"
 _FORBIDDEN_PARTS = (b"..", b"//", b"@{", b"/.", b"./", b".lock/")
 
@@ -21,6 +22,12 @@ _FORBIDDEN_PARTS = (b"..", b"//", b"@{", b"/.", b"./", b".lock/")
 def is_ref_name(name: str) -> bool:
     """Return whether a full name is one that a ref can have; its first component is `refs`."""
     return _is_name(name.encode(errors="surrogatepass"))
+
+
+def is_remote_name(name: str) -> bool:
+    """Return whether git would give a remote this name, which git takes for no option: `git fetch --all` and `git
+    maintenance` run `git fetch NAME` for each."""
+    return not name.startswith("-") and is_ref_name(f"refs/remotes/{name}/x")
 
 
 def _is_name(name: bytes) -> bool:
@@ -41,6 +48,8 @@ def head_problem(content: bytes) -> str:
     if not content.startswith(b"ref:") or raw.split() != [raw]:
         return "holds neither an object id nor the name of a ref"
     name = raw.decode(errors="surrogateescape")
+    if raw.startswith(_REPLACEMENTS):
+        return f"names {name[:100]!r}: a commit or a fetch would replace an object"
     return "" if name == "refs/heads/.invalid" or _is_name(raw) else f"names {name[:100]!r}, which is no ref"
 
 
@@ -101,7 +110,7 @@ def tables_problem(content: bytes) -> str:
 
 def packed_replacements(content: bytes) -> bool:
     """Return whether packed refs show one object for another."""
-    return b" refs/replace/" in content
+    return b" " + _REPLACEMENTS in content
 
 
 def _are_lines(is_fine: Callable[[bytes], bool], content: bytes) -> bool:

@@ -4,7 +4,7 @@ below refs/remotes/REMOTE/, or tags by their own names. A push by them writes br
 
 from __future__ import annotations
 
-from omac.domain.git.refs import is_ref_name
+from omac.domain.git.refs import is_ref_name, is_remote_name
 
 _EVERYTHING = "+refs/*:refs/*"
 _TAGS = "refs/tags/"
@@ -19,7 +19,7 @@ def may_fetch(remote: str, value: str) -> bool:
     source, colon, to = value.removeprefix("+").partition(":")
     if not colon:
         return _is_one(source.removeprefix("^")) and ("*" not in source or source.startswith("^"))
-    is_own = to.startswith(f"refs/remotes/{remote}/") and is_ref_name(f"refs/remotes/{remote}")
+    is_own = to.startswith(f"refs/remotes/{remote}/") and is_remote_name(remote)
     is_tag = source == to and to.startswith(_TAGS)
     return _is_one(source) and _is_one(to) and source.count("*") == to.count("*") and (is_own or is_tag)
 
@@ -39,9 +39,11 @@ def of_mirrors(pairs: list[tuple[str, str]]) -> frozenset[tuple[str, str]]:
     settings = dict(pairs)
     if settings.get("core.bare") != "true" or "core.worktree" in settings:
         return frozenset()
-    remotes = [key[:-3] for key in settings if key.startswith("remote.") and key.endswith(".url")]
+    remotes = [key[7:-4] for key in settings if key.startswith("remote.") and key.endswith(".url")]
     return frozenset(
-        pair for remote in remotes for pair in ((f"{remote}mirror", "true"), (f"{remote}fetch", _EVERYTHING))
+        pair
+        for remote in filter(is_remote_name, remotes)
+        for pair in ((f"remote.{remote}.mirror", "true"), (f"remote.{remote}.fetch", _EVERYTHING))
     )
 
 

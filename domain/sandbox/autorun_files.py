@@ -17,6 +17,7 @@ OF_JUPYTER = "/share/jupyter/labextensions"  # where pip installs extensions, ea
 NOBODY = ""
 ANY_CASE = ("justfile", ".justfile", "gruntfile.", "gulpfile.")  # just, grunt and gulp look for these in any case
 GIVEN_ALL = "a command that is given *"  # as `tar cf x *`: it takes such names for options; some run things
+_WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.@()+-")
 _AGENTS = """
     .adal/ .agent/ .agents/ .aider-desk/ .aider.conf.yaml .aider.conf.yml .amazonq/ .amp/ .augment/ .autohand/ .bob/
     .cline/ .clinerules .clinerules/ .codebuddy/ .codewhale/ .commandcode/ .continue/ .cortex/ .crush.json .crush/
@@ -42,6 +43,7 @@ OBEYED = {
         .aqua.y* .corepack.env .fvm/ .fvmrc .pkgx.y* .vfox.toml aqua.y* bin/hermit fnox.toml guix.scm
         manifest.scm pkgx.y* vfox.toml
         .flaskenv .miserc.toml .overmind.env .quartenv .sops.y* pitchfork.toml
+        devbox.lock flake.lock pixi.lock
     """,
     "an agent": " ".join(dict.fromkeys((*_AGENTS.split(), *_OF_HARNESSES))),
     "an editor": """
@@ -59,6 +61,8 @@ OBEYED = {
         .obsidian/plugins/ .pydevproject Packages/manifest.json Properties/launchSettings.json logseq/config.edn
         logseq/custom.js platformio.ini project.godot
         .gvimrc .vscode/arduino.json *.Build.cs *.Target.cs *.uplugin rust-project.json
+        .mc.menu .projections.json .ropeproject/config.py .yarn/sdks/ PSScriptAnalyzerSettings.psd1 gtags.conf
+        omnisharp.json
     """,
     "git, or what runs its hooks,": """
         .gitattributes .githooks/ .git-hooks/ .gitmodules .husky/ .huskyrc* .lefthook.* .lfsconfig .lintstagedrc*
@@ -68,6 +72,7 @@ OBEYED = {
         .bumpversion.* .changeset/config.json .cz.* .cz-config.* .czrc .gitlint .hooks/ .mrconfig .trunk/ .versionrc*
         cliff.toml cz.json cz.toml githooks/
         .arcconfig .arclint .arcunit .gitman.yml .gitreview .lazygit.yml .mailmap .reviewboardrc gitman.yml
+        .blackbox/ .gitsecret/ .jira.d/
     """,
     "another version control system": """
         .bzr/branch/branch.conf .hg/hgrc .hg/hgrc-not-shared .hg/requires .hg/sharedpath .jj/repo .jj/repo/config-id
@@ -82,6 +87,7 @@ OBEYED = {
         .radian_profile .rdbgrc .user.ini ipython_config.py jupyter_*_config.json jupyter_*_config.py
         .erlang .ghcid .htaccess .psysh.php renv/activate.R renv/settings*
         .config/irb/irbrc .ghc.environment.* .jupytext.py .luarocks/config* .nrepl.edn _irbrc irb.rc user.clj
+        .valgrindrc login.sql
     """,
     "a package manager": """
         *.gemspec *.nimble *.podspec .bundle/config .cargo/config .cargo/config.toml .npmrc .pnpmfile.cjs .pnpmfile.mjs
@@ -98,6 +104,7 @@ OBEYED = {
         alire.toml
         *.cabal .bowerrc .bundle/plugin/ .chezmoiexternal* .chezmoiscripts/ .stowrc Cask Eask Easkfile Eldev Eldev-local
         JuliaProject.toml NuGet.Config buildout.cfg go.mod go.work
+        .paket/ jbang-catalog.json paket.dependencies yarn.config.cjs
     """,
     "a build": """
         *.bzl *.cmake *.csproj *.fsproj *.gradle *.gradle.kts *.mk *.pri *.props *.sbt *.targets *.tf *.tofu *.vbproj
@@ -138,6 +145,11 @@ OBEYED = {
         nbb.edn nest-cli.json observablehq.config.* openocd.cfg premake4.lua project.scala rakefile rakefile.rb
         sconstruct* site_scons/ snakefile snapcraft.y* sqitch.conf sqlc.* supervisord.conf tsconfig*.json
         turbo.jsonc vagrantfile wscript_*
+        *.build.ps1 *.esproj *.mak *.mill *.pyproj *.shproj *.sqlproj *.wixproj .bloop/ .depend .electron-builder.*
+        .foreman .qmake.conf .realize.y* Anchor.toml BSDmakefile aclocal.m4 alembic.ini bleep.yaml
+        bsconfig.json config-overrides.js configure.in dist-workspace.toml electron-builder.* fabric.y* foundry.toml
+        hardhat.config.* maskfile.md phinx.* ponder.config.* project/*.scala psakefile.ps1 release.toml rescript.json
+        snowpack.config.* stencil.config.* truffle-config.* wagmi.config.* webpack.mix.js
     """,
     "a linter or a test runner": """
         .babelrc* .coveragerc .credo.exs .erb_lint.yml .eslintrc* .flake8 .formatter.exs .golangci.* .luacheckrc
@@ -166,6 +178,9 @@ OBEYED = {
         .scalafix.conf .syncpackrc* .taprc .template-lintrc.* .xo-config* apollo.config.* asv.conf.json cucumber.*
         dart_test.yaml infection.json* phpbench.json* phpspec.y* phpunit.dist.xml phpunit.xml.dist relay.config.*
         testem.* tests.edn tslint.json wallaby.* xo.config.*
+        .autotest .check.exs .dialyzer_ignore.exs .jsdoc.* .mutant.yml .noserc .prospector.y* .rubocop
+        .rubocop_todo.yml .solcover.js jest-preset.* jest-puppeteer.config.* jsdoc.json mutant.yml nose.cfg nose2.cfg
+        prospector.y* protractor.conf.* unittest.cfg
     """,
     "continuous integration": """
         .buildkite/ .circleci/ .drone.yml .github/actions/ .github/workflows/ .gitlab-ci.yml .travis.yml .woodpecker/
@@ -185,7 +200,7 @@ class _Table:
         self.names: dict[str, str] = {}
         self.endings: dict[str, str] = {}
         self.folders: dict[str, list[tuple[str, str]]] = {}  # by the last part: the folder's path, who
-        self.paths: list[tuple[str, str]] = []  # the end of a path with folders, "*" at its end for any
+        self.paths: list[tuple[str, str]] = []  # the end of a path with folders, "*" in its name for any
         self.beginnings: dict[str, list[tuple[str, str]]] = {}  # by the first two characters, or the only one
         self.ways: dict[str, list[tuple[str, str]]] = {}  # as `folders`, of folders with one of those below them, too
         for who, patterns in OBEYED.items():
@@ -212,6 +227,8 @@ class _Table:
 
     def of_name(self, name: str) -> str | None:
         """Return who obeys a file of this name in any folder; empty: nobody, whatever the folder."""
+        if is_option(name):
+            return GIVEN_ALL
         if name.lower().startswith(ANY_CASE):
             name = name.lower()
         who = self.names.get(name)
@@ -233,6 +250,15 @@ class _Table:
 
 
 _TABLE = _Table()
+
+
+def is_option(name: str) -> bool:
+    """Return whether a command that is given `*` takes a name for an option.
+
+    Most take one that begins with a hyphen; less and vim take what follows a plus sign for a command of theirs, which
+    runs others by `!` (`+!sh x`). A word alone (`+page.svelte`) does not.
+    """
+    return name[:1] == "-" or (name[:1] == "+" and not _WORD.issuperset(name))
 
 
 class Obeyed:
@@ -278,7 +304,8 @@ class Obeyed:
 
 
 def _fits(name: str, pattern: str) -> bool:
-    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+    beginning, star, ending = pattern.partition("*")
+    return name.startswith(beginning) and name.endswith(ending) if star else name == pattern
 
 
 def described(project: str, path: str, who: str, *, since: str = "", is_forged: bool = False) -> str:

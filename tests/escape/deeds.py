@@ -54,6 +54,11 @@ REPOSITORIES = {  # what git takes for a repository, though it does not look lik
     "a nested one": Deed(
         "git init -q n; evil x.sh; git -C n config core.fsmonitor $PWD/x.sh", where=("n",), stays=("n/.git/HEAD",)
     ),
+    "a nested one that its owner may not write": Deed(
+        "git init -q n; evil x.sh; git -C n config core.fsmonitor $PWD/x.sh; chmod 555 n/.git",
+        where=("n",),
+        stays=("n/.git/config",),
+    ),
     "a nested one that is in the index": Deed(
         "git init -q n; git -C n commit -q --allow-empty -m x; gitlink n; git commit -qm n;"
         " evil x.sh; git -C n config core.fsmonitor $PWD/x.sh"
@@ -186,6 +191,11 @@ OPERATIONS = {
         " printf '[options]\\n\\tstrategy = x/y\\n' > $d/opts",
     }.items()
 } | {
+    "a bisect that began at an option": Deed(
+        "cd .git; echo -f > BISECT_START; echo > BISECT_NAMES; : > BISECT_LOG; printf 'bad\\ngood\\n' > BISECT_TERMS",
+        commands=("status",),
+        wrong="echo mine >> README; git bisect reset; ! grep -q mine README",
+    ),
     "a rebase that was laid down elsewhere before": Deed(
         (
             f"{_REBASING} evil x.sh; echo exec $PWD/x.sh > $d/git-rebase-todo; mv $d .git/notes-cache",
@@ -333,6 +343,10 @@ HISTORY = {
         commands=("status",),
         wrong="git show HEAD:README | grep nothing",
         reported="replacements",
+    ),
+    "a ref that stands for a replacement": Deed(
+        "git symbolic-ref refs/heads/side refs/replace/$(git rev-parse HEAD)", commands=("status",),
+        wrong="git branch -f side HEAD~1; ls .git/refs/replace | grep -q .",
     ),
     "a remote by an old way": Deed(
         "mkdir -p .git/remotes; printf 'URL: host.invalid:x\\nPull: refs/heads/*:refs/remotes/origin/*\\n' >"

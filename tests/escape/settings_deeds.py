@@ -43,6 +43,14 @@ LEADING = {
         "ln -s $H/victim up; git config remote.up.fetch '+refs/heads/*:refs/remotes/up/*'", commands=("status",),
         wrong="git fetch -q --all; git cat-file -e $(git -C $H/victim rev-parse HEAD:package/module.py)",
     ),
+    "a remote whose name is an option of git fetch": Deed(
+        "evil x.sh; git config remote.--upload-pack=$W/x.sh.url https://h.invalid/x", layout="clone",
+        commands=("status",), wrong="git fetch -q --all; test -e $MARK",
+    ),
+    "a remote of a nested one whose name is an option of git fetch": Deed(
+        "evil x.sh; git clone -q . n; git -C n config remote.--upload-pack=$W/x.sh.url https://h.invalid/x",
+        where=("n",), commands=("status",), wrong="git -C n fetch -q --all; test -e $MARK", stays=("n/.git/HEAD",),
+    ),
     "a fetch to replacements": Deed(
         _ELSEWHERE, commands=("status",), wrong="git config --get-all remote.fork.fetch | grep -q replace"
     ),

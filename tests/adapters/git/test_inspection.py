@@ -280,9 +280,10 @@ def test_names_that_begin_like_options(workdir: Path, home: Path) -> None:
     (workdir / "-old").mkdir()
     file_times_pass()
     option = "--checkpoint-action=exec=sh evil"
-    inside = run_inside(workdir, f"> '{option}'; mkdir -- -e src a-b; > src/-x; > src/a-b; > src/_-", home=home)
+    files = f"> '{option}'; > src/-x; > src/a-b; > src/_-; > '+!sh x'; > src/+page.svelte; > src/1+!sh"
+    inside = run_inside(workdir, f"mkdir -- -e src a-b +state '+|sh x'; {files}", home=home)
     found = _found(inside)
-    assert sorted(found) == sorted(["-e", option, "-x"])
+    assert sorted(found) == sorted(["-e", option, "-x", "+!sh x", "+|sh x"])
     assert "a command that is given * obeys it" in found[option]
     assert "a command that is given * takes its name for an option" in found["-e"]
 

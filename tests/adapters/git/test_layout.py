@@ -334,6 +334,38 @@ def test_words_of_commands_that_are_no_paths(tmp_path: Path, home: Path) -> None
     assert (workdir / "convert.sh").read_text() == ""
 
 
+def test_words_of_commands_that_a_shell_takes_apart(tmp_path: Path, home: Path) -> None:
+    """A script cannot be changed that a command names by way of the worktree, in quotes, or beside a sign."""
+    workdir = layouts.plain(tmp_path, home)
+    words = {
+        "core.pager": "less --lesskey-src=t/keys", "credential.helper": '!"$PWD"/t/helper',
+        "filter.x.clean": "$(git rev-parse --show-toplevel)/t/clean %f", "diff.x.textconv": "A=1 ${PWD}/t/text",
+        "filter.x.smudge": "sh -c 'cat|t/smudge;t/more'",
+    }  # fmt: skip
+    for key, value in words.items():
+        host("git", "config", key, value, cwd=workdir, home=home)
+    scripts = [workdir / "t" / name for name in ("keys", "helper", "clean", "smudge", "more", "text", "other")]
+    (workdir / "t").mkdir()
+    for script in scripts:
+        script.write_text("")
+    run_inside(workdir, "for f in t/*; do echo evil >> $f; done", home=home)
+    assert [script.name for script in scripts if script.read_text()] == ["other"]
+
+
+def test_scripts_of_commands_that_come_to_be(tmp_path: Path, home: Path) -> None:
+    """A new script is reported that a setting names, of which the program is another; a word like any other is not."""
+    workdir = layouts.plain(tmp_path, home)
+    host("git", "config", "filter.x.clean", "python3 t/clean", cwd=workdir, home=home)
+    host("git", "config", "filter.y.clean", "sh run.sh clean", cwd=workdir, home=home)
+    host("git", "config", "filter.z.clean", '"$PWD"/t/new', cwd=workdir, home=home)
+    inside = run_inside(workdir, "mkdir t; touch t/clean t/new run.sh clean", home=home)
+    found = {Path(finding.path).name: str(finding) for finding in inside.findings}
+    assert sorted(path for path, text in found.items() if "git, as its settings name it, obeys it" in text) == [
+        "clean", "new", "run.sh",
+    ]  # fmt: skip
+    assert len(inside.findings) == 3
+
+
 def test_hooks_folder_of_the_user(tmp_path: Path, home: Path) -> None:
     """A program cannot make the folder of a worktree that `core.hooksPath` in ~/.gitconfig names."""
     workdir = layouts.plain(tmp_path, home)

@@ -14,6 +14,7 @@ ALLOWED = (
     "gc.pruneexpire=14.days.ago", "gc.reflogexpire=never", "gc.reflogexpireunreachable=3 months",
     "gc.reflogexpire=1.year",
     "status.short=true", "remote.up.fetch=+refs/heads/*:refs/remotes/up/*", "remote.up.push=refs/heads/x",
+    "remote.a/b.c.url=https://h/x",
 )  # fmt: skip
 REFUSED = (
     "core.fsmonitor=true", "core.fsmonitor=./x", "core.hookspath=.husky", "core.sharedrepository=all",
@@ -25,6 +26,8 @@ REFUSED = (
     "rebase.instructionformat=%s", "rebase.instructionformat=%s%x0aexec x", "pretty.lg=%s%x0aexec x",
     "format.pretty=%s%x0aexec x", "log.date=format:%nexec x", "blame.date=format:%%nexec", "core.commentchar=p",
     "remote.up.fetch=+refs/*:refs/*", "remote.up.push=x:refs/replace/y", "remote.up.mirror=true",
+    "remote.--upload-pack.url=https://h/x", "remote.-.prune=true", "remote.-x.fetch=refs/heads/x:refs/remotes/-x/x",
+    "remote.\x1bc.url=https://h/x", "remote.a b.url=https://h/x", "remote...url=https://h/x",
     "showbranch.default=--all", "diff.wordregex=(", "status.showuntrackedfiles=no", "diff.ignoresubmodules=all",
     "diff.relative=true", "color.diff.new=black black", "color.status.untracked=0", "core.warnambiguousrefs=false",
     "core.ignorecase=true", "core.logallrefupdates=false",

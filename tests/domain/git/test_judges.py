@@ -217,6 +217,8 @@ def test_a_fetch_writes_everything_in_a_bare_repository_alone() -> None:
     assert cleaned(f"[core]\n\tbare = true\n{mirror}").count("\n\t") == 4
     assert "fetch" not in cleaned(f"[core]\n\tbare = false\n{mirror}")
     assert "fetch" not in cleaned(f"[core]\n\tbare = true\n\tworktree = ..\n{mirror}")
+    option = mirror.replace('"up"', '"--upload-pack=x"')
+    assert cleaned(f"[core]\n\tbare = true\n{option}").count("\n\t") == 1
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,8 @@ WRONG = {
         OPTIONS + b"\tstrategy-option = subtree=../x\n", OPTIONS + b"\tgpg-sign = $(touch x)\n",
     ],
     operations.conflicts_problem: [OID + b"\ta", b"ab\ta\0", OID + b" a\0", OID + b"\t\0"],
-    operations.name_problem: [b"a b\n", b"a\nb\n", b"$x^\n"],
-    operations.names_problem: [b"a b c\n", b"a\tb\n"],
+    operations.name_problem: [b"a b\n", b"a\nb\n", b"$x^\n", b"-f\n"],
+    operations.names_problem: [b"a b c\n", b"a\tb\n", b"a -b\n"],
     operations.number_problem: [b"", b"x\n", b"-1\n"],
 }  # fmt: skip
 Problem = Callable[[bytes, bytes], str]

@@ -33,7 +33,7 @@ WRONG: dict[Problem, list[bytes]] = {
         b"", b"x", OID[1:], OID.upper(), b"refs/heads/x", b"ref: ", b"ref: refs/heads/x y",
         *(b"ref: " + name for name in BAD_NAMES),
     ],
-    refs.ref_problem: [b"", b"this repository\n"],
+    refs.ref_problem: [b"", b"this repository\n", b"ref: refs/replace/" + OID],
     refs.oid_problem: [b"", OID + b"\n" + OID, b"ref: refs/heads/x\n"],
     refs.fetched_problem: [OID + b"\tmerge\tx\n", b"x\t\tx\n", OID + b"\t\tx"],
     refs.log_problem: [OID + b" " + OID + b"\n", OID + b" x y\n", b"x " + OID + b" y\n", OID + b" " + OID + b" x"],

@@ -14,12 +14,12 @@ from omac.domain.kernel.refusal import quoted
 from omac.domain.sandbox.autorun_files import FINDING_CHARS_MAX, GIVEN_ALL, NOBODY, OBEYED, Obeyed, described
 
 KNOWN = {
-    GIVEN_ALL: "-e --checkpoint-action=exec=x -oProxyCommand=x.mk",
+    GIVEN_ALL: "-e --checkpoint-action=exec=x -oProxyCommand=x.mk +!x.mk +x|!y +:so%",
     "direnv, or what else loads an environment,": """
         .envrc .env .env.local .envrc.local mise.toml mise/config.toml .direnv/x
         .config/mise/conf.d/x.toml .config/mise/config.local.toml mise-tasks/x devenv.local.nix .corepack.env
         .fvm/flutter_sdk aqua.yaml fnox.toml
-        .flaskenv .overmind.env pitchfork.toml
+        .flaskenv .overmind.env pitchfork.toml flake.lock
     """,
     "an agent": """
         .mcp.json .gemini/settings.json .claude/commands/x.md .claude/settings.local.json .pi/a/b AGENTS.md
@@ -33,11 +33,13 @@ KNOWN = {
         buildServer.json analysis_options.yaml .graphqlrc.ts .vscode/sftp.json x.Rproj
         .obsidian/plugins/x/main.js platformio.ini .cproject App.csproj.user project.godot x.iml
         rust-project.json .vscode/arduino.json Game.Build.cs
+        .ropeproject/config.py omnisharp.json
     """,
     "git, or what runs its hooks,": """
         .husky/pre-commit .gitattributes lefthook.yml lefthook-local.toml .lfsconfig prek.toml
         .trunk/trunk.yaml .gitlint cliff.toml
         .lazygit.yml .reviewboardrc .arcconfig .mailmap
+        .jira.d/config.yml .gitsecret/keys/gpg.conf
     """,
     "another version control system": """
         .hg/hgrc .jj/repo/config.toml _darcs/prefs/defaults .fslckout .repo/repo/main.py
@@ -46,12 +48,14 @@ KNOWN = {
         .gdbinit .rdbgrc jupyter_lab_config.py sitecustomize.py x.pth .pdbrc .Rprofile renv/activate.R
         .erlang
         .ghc.environment.x86_64-linux-9.4.7 .luarocks/config-5.4.lua user.clj .jupytext.py
+        .valgrindrc login.sql
     """,
     "a package manager": """
         .npmrc .pnpmfile.cjs .cargo/config.toml .yarnrc.yml .yarn/releases/yarn.cjs setup.py package.json
         requirements.txt requirements-dev.txt .pnp.cjs .python-version .pdm-python package.yaml
         binding.gyp x.gypi global.json .config/dotnet-tools.json gradle/libs.versions.toml requirements/dev.txt
         NuGet.Config go.mod go.work .bundle/plugin/index .bowerrc x.cabal .stowrc
+        .paket/paket.exe yarn.config.cjs
     """,
     "a build": """
         Makefile Makefile.am rules.mk build.gradle.kts a.b.cmake justfile Taskfile.yml tools/bazel
@@ -62,12 +66,14 @@ KNOWN = {
         docs/conf.py _quarto.yml local.properties
         Gulpfile.js lib/tasks/x.rake rakefile site_scons/site_init.py main.tf.json x.proj docs/.vitepress/config.ts
         x.nims build.ninja debian/rules tsconfig.json openocd.cfg JUSTFILE .JustFile gRuntfile.coffee GulpFile.js
+        project/Build.scala hardhat.config.ts electron-builder.json5 alembic.ini
     """,
     "a linter or a test runner": """
         .eslintrc.js .eslintrc conftest.py tox.ini vite.config.mts .prettierrc.js .pylintrc pytest.toml .oxlintrc.json
         .storybook/main.ts .config/nextest.toml cspell.config.mjs
         dprint.json .postcssrc.js prisma.config.ts pyrefly.toml .sqlfluff tsdown.config.ts
         phpunit.xml.dist .rspec-local .busted .markdownlint.cjs testem.js dart_test.yaml
+        .rubocop .rubocop_todo.yml
     """,
     "continuous integration": """
         .github/workflows/x.yml .gitlab-ci.yml .circleci/config.yml .forgejo/workflows/x.yml renovate.json
