@@ -229,11 +229,11 @@ class JournalAccessRecorder:
 
     def stopped(self, route: ResolvedRoute) -> Refusal | None:
         """Implement AccessRecorder. A sidecar that has served a call is idle only if omac has stopped it: it may be so
-        for a while before its route ends."""
+        for a while before its route ends. One of a later generation is in its place: a client may read on only then."""
         if (ended := self._ended(route)) is not None:
             return ended
         sidecar = self._engine.system.sidecars[self._sidecar(route)].state
-        if sidecar.status in ("stopping", "idle"):
+        if sidecar.status in ("stopping", "idle") or sidecar.generation != route.generation:
             return Refusal("sidecar-down", f"{route.skill}: its sidecar was stopped; try again", fix=["omac status"])
         return None
 
