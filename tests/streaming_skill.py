@@ -19,14 +19,14 @@ def serve(connection):
             time.sleep(600)
         if path == b"/joined":
             connection.sendall(b"HTTP/1.1 101 Ticks\\r\\nConnection: Upgrade\\r\\nUpgrade: ticks\\r\\n\\r\\n")
-        elif path != b"/stream":
+        elif path not in (b"/stream", b"/flood"):
             return connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\nok")
         else:
             connection.sendall(
                 b"HTTP/1.1 200 OK\\r\\nContent-Type: text/event-stream\\r\\nConnection: close\\r\\n\\r\\n"
             )
         while True:
-            connection.sendall(b"data: tick\\n\\n")
+            connection.sendall(b"data: tick\\n\\n" * (100_000 if path == b"/flood" else 1))
             time.sleep(0.05)
     except OSError:
         pass

@@ -1,14 +1,20 @@
 """The address of a request: its target in parts, and the route behind it."""
 
+import re
+
 import msgspec
 
+from omac.adapters.facade.forward import without_token
+from omac.adapters.http.fields import Fields
 from omac.adapters.http.http1 import RequestHead, split_target
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.scrub import TOKEN_DIGITS
 from omac.domain.kernel.sizes import counted
 from omac.projections.access.routes import ResolvedRoute
 from omac.services.access.port import AccessRecorder, Request
 
 PATH_CHARS_MAX = 2_048  # more than the recorder reads: a token that it cuts is beyond that
+_DIGITS = re.compile(rb"(?<![0-9a-f])[0-9a-f]{%d}(?![0-9a-f])" % TOKEN_DIGITS)
 
 
 class AddressedRequest(msgspec.Struct, frozen=True):
@@ -34,10 +40,12 @@ class AddressedRequest(msgspec.Struct, frozen=True):
 
 
 def address(head: RequestHead, recorder: AccessRecorder, *, flat: bool) -> AddressedRequest:
-    """Find the route of a request. `flat`: its listener grants `/<mount>/...`. Raises Refusal: bad-request, and what
-    `AccessRecorder.resolve` raises."""
+    """Find the route of a request. `flat`: its listener grants `/<mount>/...`; the head of a request without a token
+    holds none in a field behind this. Raises Refusal: bad-request, and what `AccessRecorder.resolve` raises."""
     token, mount, rest, query = split(head.target, recorder, flat=flat)
     route = recorder.resolve(token or None, mount)
+    if not token and any(len(value) >= TOKEN_DIGITS for _, value in head.headers):
+        head = msgspec.structs.replace(head, headers=_without_tokens(head.headers, recorder))
     path = rest if query is None else f"{rest}?{query}"
     return AddressedRequest(head, route, token, mount, path, Request(head.method, recorded_path(rest, token)))
 
@@ -47,6 +55,19 @@ def split(target: str, recorder: AccessRecorder, *, flat: bool) -> tuple[str, st
     Raises Refusal."""
     flat = flat and not recorder.knows(target.lstrip("/").partition("/")[0])
     return split_target(target, flat=flat)
+
+
+def _without_tokens(fields: Fields, recorder: AccessRecorder) -> Fields:
+    """Return fields without the tokens that are valid now: any of them may be in one."""
+    kept: Fields = []
+    for name, value in fields:
+        seen: bytes | None = value
+        for digits in set(_DIGITS.findall(value)):
+            if seen is not None and recorder.knows(digits.decode("ascii")):
+                seen = without_token(seen, digits)
+        if seen is not None:
+            kept.append((name, seen))
+    return kept
 
 
 def recorded_path(path: str, token: str) -> str:

@@ -127,7 +127,7 @@ def upstream_head(
             room -= len(value)
             sent = _address_of_page(value, own) if room >= 0 else None
         elif own and value.find(own) >= 0:  # `in` of bytes makes an error, and drops it, first
-            sent = _without_token(value, own)
+            sent = without_token(value, own)
         if sent is not None:
             lines += name, b": ", sent, b"\r\n"
     lines.append(b"\r\n")
@@ -234,8 +234,8 @@ def _named_in_connection(values: Values) -> Collection[bytes]:
     return options_of(values, b"connection") - _HOP_BY_HOP if b"connection" in values else ()
 
 
-def _without_token(value: bytes, token: bytes) -> bytes | None:
-    """The value of a field as the skill may see it; None when its token cannot be cut out of it."""
+def without_token(value: bytes, token: bytes) -> bytes | None:
+    """Return the value of a field as the skill may see it; None where the token cannot be cut out of it."""
     if not token or token not in value:
         return value
     cut = value.replace(b"/" + token, b"")
@@ -245,7 +245,7 @@ def _without_token(value: bytes, token: bytes) -> bytes | None:
 def _address_of_page(value: bytes, token: bytes) -> bytes | None:
     """The address of a page as the skill may see it; None when a token is in it that cannot be cut out, or may be that
     of another directory."""
-    cut = _without_token(value, token) if token else None
+    cut = without_token(value, token) if token else None
     if cut is None or may_hold_token(cut.decode("latin-1")):
         return None
     return cut

@@ -28,7 +28,7 @@ from omac.adapters.facade.pool import SkillConnection
 from omac.adapters.facade.proxy import Forwarded
 from omac.adapters.http.accepting import log_failure
 from omac.adapters.http.bodies import UpstreamError
-from omac.adapters.http.http1 import parse_request_head
+from omac.adapters.http.http1 import head_end, parse_request_head
 from omac.adapters.http.pacing import LARGE_HEAD_BYTES
 from omac.adapters.http.slots import Slot
 from omac.adapters.http.wire import UNUSUAL, ClientGone, Wire, drain, leaving
@@ -289,7 +289,7 @@ class PolledConnection:
         assert addressed is not None
         assert answers is not None
         end = answer.find(b"\r\n\r\n") + 4
-        if end < 4 and len(answer) <= LARGE_HEAD_BYTES:
+        if end < 4 and len(answer) <= LARGE_HEAD_BYTES and head_end(answer) < 0:
             return False
         head, route = addressed.head, addressed.route
         try:

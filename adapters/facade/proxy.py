@@ -4,6 +4,7 @@ Nothing goes to the skill before the access is durable: whoever makes an Exchang
 How it may go on and end, and how long it may wait, are the rules of `domain/access/exchange.py`.
 """
 
+import contextlib
 import math
 import socket
 from collections.abc import Callable
@@ -89,11 +90,7 @@ class Exchange:
         self._watching = trio.CancelScope()
         self._undecided = trio.CancelScope()  # while the skill may still switch protocols
         self._switched = trio.Event()
-        self.progress = ExchangeProgress(
-            idle_s=idle_s,
-            answer_s=answer_s - waited_s,
-            joined_idle_s=joined_s,
-        )
+        self.progress = ExchangeProgress(idle_s=idle_s, answer_s=answer_s - waited_s, joined_idle_s=joined_s)
         if forwarded is not None:
             self._on("connected")
         if client.gone_ahead:
@@ -306,7 +303,9 @@ class Exchange:
     async def _answer_head(self, upstream: Wire) -> ResponseHead:
         bytes_max = self._limits.answer_head_bytes_max
         for _ in range(INTERIM_HEADS_MAX):
-            head = await self._next_head(upstream)
+            head = None
+            with contextlib.suppress(UpstreamError):  # it is lost: whoever has met that first may have been the poller
+                head = await self._next_head(upstream)
             if head is None:
                 raise UpstreamError(UNANSWERED)
             if len(head) > LARGE_HEAD_BYTES:

@@ -83,7 +83,7 @@ class ResponseHead(msgspec.Struct, frozen=True):
     keep_alive: bool
 
 
-def head_end(buffer: bytearray, start: int = 0) -> int:
+def head_end(buffer: bytes | bytearray, start: int = 0) -> int:
     """Return the index at which the head at the front of `buffer` ends, -1 if more of it must come. The first `start`
     bytes were searched before.
 

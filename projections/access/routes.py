@@ -22,8 +22,8 @@ SHARED = f"{ids.SHARED}/"  # before the mount of a skill that all directories sh
 class ResolvedRoute(msgspec.Struct, frozen=True):
     """A way that is open: from `dir`, whose token was shown, to the sidecar of `skill` on loopback `port`; `streams`
     are the directories that can end it, and `approval` is the registration that can, where its skill runs by an
-    approval. `limits` and `max_body_bytes` are those that hold, except that `limits.idle_s` is the skill's own;
-    `bounds` are the owner's."""
+    approval. `generation` is that of the sidecar: in a later one it is another sidecar. `limits` and `max_body_bytes`
+    are those that hold, except that `limits.idle_s` is the skill's own; `bounds` are the owner's."""
 
     dir: str
     skill: str
@@ -36,6 +36,7 @@ class ResolvedRoute(msgspec.Struct, frozen=True):
     limits: CallLimits = CallLimits()
     bounds: SkillBounds = SkillBounds()
     approval: StreamId | None = None
+    generation: int = 0
 
     def within(self, bounds: SkillBounds) -> "ResolvedRoute":
         """Return the same within what the owner of the host allows."""
@@ -90,7 +91,7 @@ def resolve_route(system: System, namespace: ids.HostId, digest: TokenDigest, mo
     session = directory.tokens[digest]
     return ResolvedRoute(
         directory.path, name, mount, session, sidecar.birth.port, route.max_body_bytes, digest, streams,
-        route.limits, approval=_approval(namespace, owner, name, sidecar),
+        route.limits, approval=_approval(namespace, owner, name, sidecar), generation=sidecar.generation,
     )  # fmt: skip
 
 

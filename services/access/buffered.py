@@ -4,10 +4,10 @@ Rules
 
 1. A call waits for its record, as everywhere, once UNRECORDED_MAX calls have gone without one, or the first of them
    has for BEHIND_S: what a kill of omac can lose is bounded by both.
-2. Behind a record that the journal refused, calls wait until it takes one again.
-3. It counts for the limits of calls until it ends, recorded or not, or until the journal refuses its record.
-4. Its outcome, which is what its caller got, follows its record. A call whose record was refused has none; stderr says
-   how many have none.
+2. Behind a record that could not be made, for whatever reason, calls wait until the journal takes one again.
+3. It counts for the limits of calls until it ends, recorded or not, or until its record cannot be made.
+4. Its outcome, which is what its caller got, follows its record. A call whose record could not be made has none;
+   stderr says how many have none: when the journal is back, or at the end.
 """
 
 import logging
@@ -59,7 +59,7 @@ class BufferedAccessRecorder:
         self._began: dict[int, _Ahead] = {}  # calls without a record, the first first
         self._positions: dict[int, int] = {}  # of the records of calls without an outcome, NO_RECORD where none is
         self._outcomes: dict[int, _Outcome] = {}  # of calls without a record
-        self._unrecorded = 0  # calls that went ahead, and that the journal refused then; above 0, calls wait
+        self._unrecorded = 0  # calls that went ahead, and then got no record; above 0, calls wait
 
     async def admit(self, route: ResolvedRoute, request: Request) -> int:
         """Implement AccessRecorder: admit a request ahead of its record, and return its number, below 0. While too many
@@ -109,15 +109,22 @@ class BufferedAccessRecorder:
         return number
 
     def _recorded(self, number: int, access: int | Exception) -> None:
-        """The record of a call is durable, or the journal refused it."""
+        """The record of a call is durable, or could not be made."""
         del self._began[number]
         self._positions[number] = access if isinstance(access, int) else NO_RECORD
-        if isinstance(access, Refusal) and access.reason.startswith("journal"):
+        if isinstance(access, Exception):
             if not self._unrecorded:
-                _log.error("a call was forwarded that could not be recorded (--audit buffered): %s", access.message)
+                why = access.message if isinstance(access, Refusal) else type(access).__name__
+                _log.error("a call was forwarded that could not be recorded (--audit buffered): %s", why)
             self._unrecorded += 1
         if outcome := self._outcomes.pop(number, None):
             self._end(number, outcome)
+
+    def close(self) -> None:
+        """Report the calls without a record whose number nobody has told yet. The journal takes nothing more."""
+        if self._unrecorded:
+            _log.error("calls without a record (--audit buffered): %d", self._unrecorded)
+            self._unrecorded = 0
 
     def _journal_is_back(self) -> None:
         """A call that has waited has its record."""

@@ -1,6 +1,6 @@
 """Access: the gate of the facade, on the live routes and the journal."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import trio
 from msgspec.structs import astuple, replace
@@ -92,15 +92,32 @@ class JournalAccessRecorder:
         return route
 
     async def admit(self, route: ResolvedRoute, request: Request) -> int:
-        """Implement AccessRecorder: record the request, then check that its route is still open."""
-        counted = self._gauges.reserve(route)
+        """Implement AccessRecorder: record the request, then check that its route is still open. A journal that stalls
+        refuses in time; what it records later is aborted, and what it refuses then is counted."""
+        answers: list[int | Exception] = []
+        answered, is_awaited = trio.Event(), True
+
+        def answer(access: int | Exception) -> None:
+            if is_awaited:
+                answers.append(access)
+                answered.set()
+            elif isinstance(access, int):
+                self.aborted(access, Answer(503, 0, 0, 0), "journal-slow")
+
+        self.admit_then(route, request, answer)
         try:
-            recorded = await self._admitted(self._requested(route, request))
+            with trio.move_on_after(RECORD_S):
+                await answered.wait()
+            if not answers:
+                raise _slow()
         except BaseException:
-            self._gauges.release(counted)
+            is_awaited = False
+            for access in answers:  # it came in the moment in which the wait was cancelled
+                answer(access)
             raise
-        self._gauges.begin(counted, recorded.position)
-        return self._still_open(route, recorded.position)
+        if isinstance(answers[0], Exception):
+            raise answers[0]
+        return answers[0]
 
     def admit_then(
         self,
@@ -229,11 +246,11 @@ class JournalAccessRecorder:
 
     def stopped(self, route: ResolvedRoute) -> Refusal | None:
         """Implement AccessRecorder. A sidecar that has served a call is idle only if omac has stopped it: it may be so
-        for a while before its route ends."""
+        for a while before its route ends. One of a later generation is in its place: a client may read on only then."""
         if (ended := self._ended(route)) is not None:
             return ended
         sidecar = self._engine.system.sidecars[self._sidecar(route)].state
-        if sidecar.status in ("stopping", "idle"):
+        if sidecar.status in ("stopping", "idle") or sidecar.generation != route.generation:
             return Refusal("sidecar-down", f"{route.skill}: its sidecar was stopped; try again", fix=["omac status"])
         return None
 
@@ -250,22 +267,6 @@ class JournalAccessRecorder:
     def aborted(self, access: int, answer: Answer, reason: str) -> None:
         self._gauges.end(access)
         self._batches.end(access, AccessAborted(position_of(access), reason, *astuple(answer)))
-
-    async def _admitted(self, event: AccessRequested) -> Recorded:
-        """The record, once durable. A journal that stalls refuses in time, and what it records later is aborted."""
-
-        def late(records: Sequence[Recorded]) -> None:
-            for recorded in records:
-                self.aborted(recorded.position, Answer(503, 0, 0, 0), "journal-slow")
-
-        with trio.move_on_after(RECORD_S):
-            try:
-                (recorded,) = await self._engine.execute(AGGREGATE, self._stream, event, _AGENT, late=late)
-            except Refusal as refusal:
-                self._count_unrecorded(event, refusal)
-                raise
-            return recorded
-        raise _slow()
 
     def _count_unrecorded(self, event: AccessRequested, refusal: Refusal) -> None:
         """Count a request that was refused because it could not be recorded."""

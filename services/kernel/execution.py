@@ -56,18 +56,14 @@ class Execution(ABC):
         *,
         beside: Sequence[Addressed[Any, Any]] = (),
         spooled: Spooled | None = None,
-        late: Late | None = None,
     ) -> Sequence[Recorded]:
         """Decide on the state of one aggregate and append, with `beside`, what comes of it; nothing if nothing does.
 
-        `beside` are commands for logs. `cause` None: it follows from the last record of the stream. With `late` the
-        wait may be cancelled; see `omac.journal.group_commit.Writer.submit`.
+        `beside` are commands for logs. `cause` None: it follows from the last record of the stream.
 
         Raises what `decide` raises, Refusal (contention, or the journal cannot be written), AlreadyRecorded.
         """
-        return await self.execute_latest(
-            aggregate, stream, lambda: command, cause, beside=beside, spooled=spooled, late=late
-        )
+        return await self.execute_latest(aggregate, stream, lambda: command, cause, beside=beside, spooled=spooled)
 
     async def execute_latest(
         self,
@@ -78,7 +74,6 @@ class Execution(ABC):
         *,
         beside: Sequence[Addressed[Any, Any]] = (),
         spooled: Spooled | None = None,
-        late: Late | None = None,
     ) -> Sequence[Recorded]:
         """Execute a command as `execute` does, but make the command with `command_now` when its turn to be decided
         comes."""
@@ -89,7 +84,7 @@ class Execution(ABC):
                 if not drafts:
                     return ()
                 try:
-                    return await self._append([*self._facts(beside), *drafts], cause or entry.cause(), spooled, late)
+                    return await self._append([*self._facts(beside), *drafts], cause or entry.cause(), spooled, None)
                 except Conflict as conflict:
                     if conflict.known:
                         raise AlreadyRecorded(str(conflict)) from conflict
@@ -99,8 +94,8 @@ class Execution(ABC):
     async def record(
         self, facts: Sequence[Addressed[Any, Any]], cause: Cause, late: Late | None = None
     ) -> Sequence[Recorded]:
-        """Append facts to logs, all or nothing; return once they are durable. `late` is as in `execute`. Raises Refusal
-        when the journal cannot be written."""
+        """Append facts to logs, all or nothing; return once they are durable. With `late` the wait may be cancelled;
+        see `omac.journal.group_commit.Writer.submit`. Raises Refusal when the journal cannot be written."""
         return await self._append(self._facts(facts), cause, None, late)
 
     def scrubbed(self, text: str, chars_max: int) -> str:

@@ -186,6 +186,24 @@ def test_a_joined_stream_of_a_sidecar_that_omac_stops(scene: Scene) -> None:
 
 
 @pytest.mark.full
+def test_an_answer_that_is_read_when_another_sidecar_runs(scene: Scene) -> None:
+    """An answer that ends with its connection does not appear whole where its sidecar ended at omac's signal, also to a
+    client that reads on when the next sidecar is ready. The record does not blame the skill."""
+    scene.await_ready()
+    with scene.open("own", "/flood") as call:
+        scene.omac.ok("reload", str(scene.project), "--restart", "own")
+        scene.await_ready()
+        with pytest.raises(ConnectionResetError), call.makefile("rb") as content:
+            content.read()
+
+    def ended() -> list[tuple[str, str]]:
+        rows = [row for row in scene.omac.audit() if row["path"] == "/flood"]
+        return [(row["outcome"], row["reason"]) for row in rows if row["outcome"] != "open"]
+
+    assert eventually(ended, 20.0, "the access") == [("aborted", "sidecar-down")]
+
+
+@pytest.mark.full
 def test_a_stream_ends_with_its_approval(scene: Scene) -> None:
     """A skill that is deregistered in another terminal loses its streams before its sidecar's grace is over. The stream
     of another skill goes on."""

@@ -14,6 +14,7 @@ import pytest
 from polling import eventually
 from real_omac import Omac, curl
 
+from omac.journal.subject_ciphers import LEASE_S
 from omac.services.access.buffered import BEHIND_S
 
 CALLS = 50
@@ -132,6 +133,35 @@ def test_a_journal_that_refuses_makes_calls_wait(omac: Omac) -> None:
         away.rename(journal)
     eventually(lambda: reaches(f"{base}/again"), 10.0, "the journal")
     assert "calls without a record (--audit buffered): 1;" in serving.said()
+
+
+@pytest.mark.full
+def test_a_record_that_cannot_be_encrypted_makes_calls_wait(omac: Omac) -> None:
+    """A server reports a call that went ahead of a record which could not be encrypted, and refuses calls until it can
+    be. A server that stops before says how many calls have no record."""
+    project = omac.approved("shop")
+    serving = omac.serve("--audit", "buffered")
+    base = str(serving.skill(project, "echo")["base"])
+    assert reaches(f"{base}/before")
+    (key,) = eventually(lambda: list(omac.state.glob("subjects/*")), 10.0, "the key")
+    content = key.read_text()
+
+    def lose_call(count: int) -> None:
+        key.write_text("no key\n")
+        time.sleep(2 * LEASE_S)
+        assert reaches(f"{base}/ahead")
+        eventually(lambda: serving.said().count("could not be recorded") == count, 10.0, "the report")
+        refused = curl(f"{base}/refused")
+        assert (refused.status, refused.headers["x-omac-reason"]) == (503, "state-unusable")
+        key.write_text(content)
+
+    lose_call(1)
+    eventually(lambda: reaches(f"{base}/again"), 10.0, "the key")
+    assert "calls without a record (--audit buffered): 1; the journal is back\n" in serving.said()
+    lose_call(2)
+    assert serving.end() == 0
+    assert "calls without a record (--audit buffered): 1\n" in serving.said()
+    assert "/ahead" not in [row["path"] for row in calls_of(omac)]
 
 
 def answered(sock: socket.socket) -> bytes:

@@ -1,9 +1,16 @@
 """A disk that fails under the journal, a skill or a lock."""
 
 import os
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
-from real_omac import Omac
+from polling import eventually
+from real_omac import Answer, Omac, curl
+
+from omac.services.access.recorder import RECORD_S
 
 FAULTS = ("strace", "-f", "-qq", "-o", "/dev/null")
 
@@ -53,3 +60,25 @@ def test_a_close_fails(omac: Omac) -> None:
         done = omac.process(*command, within=(*FAULTS, "-P", path, "-e", "inject=close:error=EIO"), cwd=omac.root)
         assert (done.status, failure in done.err) == (status, True), done
         assert "\n  try: sudo dmesg | tail  # what the kernel says of the disk\n" in done.err, done
+
+
+@pytest.mark.full
+def test_calls_that_a_stalled_journal_refuses(omac: Omac) -> None:
+    """Each call that is refused while the journal takes no records is counted there later, with a body or without."""
+    project = omac.approved("shop")
+    base = str(omac.serve().skill(project)["base"])
+
+    def call(body: tuple[str, ...]) -> Answer:
+        return curl(*body, f"{base}/status")
+
+    with (
+        closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as writer,
+        ThreadPoolExecutor() as pool,
+    ):
+        writer.execute("BEGIN IMMEDIATE")
+        calls = [pool.submit(call, body) for body in ((), ("-d", "body"), ("-d", "body"))]
+        assert [waiting.result().status for waiting in calls] == [503] * 3
+        time.sleep(2 * RECORD_S)  # until the journal has refused all records, in two tries
+        writer.execute("ROLLBACK")
+    eventually(lambda: sum(row["count"] for row in omac.audit("--outcome", "refused")) == 3, 20.0, "the refusals")
+    assert {row["reason"] for row in omac.audit()} == {"journal-unavailable"}

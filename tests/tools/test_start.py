@@ -53,6 +53,17 @@ def sharing(omac: Omac) -> None:
     omac.ok("approve", "common", "--global")
 
 
+def test_no_field_of_a_request_by_the_socket_holds_a_token(omac: Omac, shop: Path) -> None:
+    """A request by the run's own socket, which needs no token, brings none to the skill in a field."""
+    fields = '-H "X-Callback: $OMAC_ECHO_BASE/done" -H "X-Bases: $OMAC_ECHO_BASE?$(basename "${OMAC_ECHO_BASE%/echo}")"'
+    script = f'echo "$OMAC_ECHO_BASE"; curl -sS --unix-socket "$OMAC_SOCKET" {fields} http://omac/echo/echo/x'
+    done = omac.run(*BARE, "--workdir", str(shop), "--", "sh", "-c", script)
+    base, _, seen = done.out.partition("\n")
+    assert base.split("/")[3] not in seen
+    assert "/echo/done" in seen
+    assert "X-Bases" not in seen
+
+
 def test_a_command_has_the_skills_of_its_directory(omac: Omac, shop: Path) -> None:
     """The command gets flat variables of its skills: for TCP, for the Unix socket, and for skills that are not ready.
     Only the command writes to stdout, and its exit status is omac's. Afterwards nothing is running or online."""

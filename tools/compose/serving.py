@@ -235,7 +235,7 @@ class Server:
         self.engine.observe(directories.notice, gate.notice)
         self.engine.observe_revocations(gate.notice_revocation)
         limits = FacadeLimits(head_bytes_max=owner.head_bytes or HEAD_BYTES_MAX)
-        facade = Facade(self._policies.recorder(gate), limits, reaches=sidecars.reaches)
+        facade = Facade(self._policies.recorder(gate, self._resources), limits, reaches=sidecars.reaches)
         async with trio.open_nursery() as surfaces:
             try:
                 await surfaces.start(facade.serve, listening.data_plane())

@@ -3,6 +3,7 @@ narrowed by each project's own settings."""
 
 import logging
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
 
 import msgspec
 
@@ -44,9 +45,10 @@ class ServePolicies(Policies):
             **({"audit": "buffered"} if self._is_buffered else {}),
         }
 
-    def recorder(self, strict: JournalAccessRecorder) -> AccessRecorder:
-        """Return the recorder that calls wait for: buffered where the settings say so, else `strict`."""
-        return BufferedAccessRecorder(strict) if self._is_buffered else strict
+    def recorder(self, strict: JournalAccessRecorder, resources: ExitStack) -> AccessRecorder:
+        """Return the recorder that calls wait for: buffered where the settings say so, else `strict`. `resources` are
+        closed when the journal takes nothing more."""
+        return resources.enter_context(closing(BufferedAccessRecorder(strict))) if self._is_buffered else strict
 
     async def policy(self, workdir: str) -> SkillPolicy:
         if not workdir:

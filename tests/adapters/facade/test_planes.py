@@ -10,6 +10,8 @@ import pytest
 import trio
 import trio.testing
 
+from omac.adapters.facade.polled import PATIENCE_S
+from omac.adapters.facade.proxy import UNANSWERED
 from omac.domain.directories.events import CallLimits
 from omac.domain.kernel.refusal import Refusal
 from omac.services.access.recorder import RECORD_S
@@ -238,3 +240,34 @@ async def test_a_route_that_ends_ends_the_call_whatever_follows(
     assert (await client.until(b"\r\n")) == b"HTTP/1.1 403 Forbidden\r\n"
     assert (await house.gate.until("aborted"))[2::3] == (403, "revoked")
     assert [head for head in heads if head] == heads[: int(forwarded)]
+
+
+@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\n"])
+async def test_a_skill_that_resets_before_its_answer(build: Build, read_request: Any, begun: bytes) -> None:
+    """A skill that resets the connection where an answer is due is reported like one that closes it."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        await read_request(stream)
+        if begun:
+            await stream.send_all(begun)
+            await trio.sleep(0.05)  # until the facade has read it
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await stream.aclose()
+
+    client = await (await build(upstream)).client()
+    await client.ask()
+    assert UNANSWERED.encode() in await client.until(b"]}\n")
+
+
+async def test_an_answer_of_bare_line_feeds(build: Build, read_request: Any) -> None:
+    """The head of an answer that can no longer become valid is refused at once."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        await read_request(stream)
+        await stream.send_all(b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok")
+        await trio.sleep_forever()
+
+    client = await (await build(upstream)).client()
+    await client.ask()
+    with trio.fail_after(PATIENCE_S / 2):
+        assert b"does not end in CRLF" in await client.until(b"]}\n")

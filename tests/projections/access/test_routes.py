@@ -29,7 +29,9 @@ def test_an_open_way(shop: Any, host: HostId) -> None:
     own = (ids.directory_stream(host, ids.scope_of("/w/shop")),)
     approval = ids.registration_stream(host, ids.scope_of("/w/shop"), "agents", "ready")
     for digest, session in ((LAUNCH, None), (S1, "s1")):
-        way = ResolvedRoute("/w/shop", "ready", "ready", session, 40_001, 7, digest, own, approval=approval)
+        way = ResolvedRoute(
+            "/w/shop", "ready", "ready", session, 40_001, 7, digest, own, approval=approval, generation=1
+        )
         assert resolve_route(system, host, digest, "ready") == way
 
 
@@ -167,7 +169,7 @@ def test_a_shared_skill_is_reached_with_the_token_of_a_directory(shop: Any, host
     streams = tuple(ids.directory_stream(host, scope) for scope in (ids.scope_of("/w/shop"), ids.GLOBAL))
     approval = ids.registration_stream(host, ids.GLOBAL, "agents", "weather")
     assert way == ResolvedRoute(
-        "/w/shop", "weather", "__global__/weather", "s1", 40_009, 9, S1, streams, approval=approval
+        "/w/shop", "weather", "__global__/weather", "s1", 40_009, 9, S1, streams, approval=approval, generation=1
     )
     for digest, mount in ((S1, "weather"), (DEAD, "__global__/weather"), (TokenDigest(""), "__global__/weather")):
         with pytest.raises(Refusal) as caught:

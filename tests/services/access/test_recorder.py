@@ -171,6 +171,24 @@ async def test_a_cancelled_admission_has_a_known_outcome(serving: Serving, onlin
         assert omac.engine.system.accesses.open == {}
 
 
+async def test_a_cancelled_admission_that_cannot_be_recorded_is_counted(
+    serving: Serving, online: Any, records: Records
+) -> None:
+    """The count of requests that could not be recorded has those whose callers did not wait for that."""
+    async with serving() as omac:
+        target = omac.gate.resolve(await online(omac), "echo")
+        omac.journal_fails(1, "access.requested")
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await omac.gate.admit(target, GET)
+        await omac.caught_up()
+        await omac.refusals.flush()
+        (event,) = [r.event for r in records(omac.path) if isinstance(r.event, AccessRequested | AccessRefused)]
+        assert event == AccessRefused(
+            "/w/shop", "echo", "echo", None, "GET", "/v1/things", 503, "journal-unavailable", 1
+        )
+
+
 async def test_a_refused_access_with_a_dead_token_is_recorded_without_it(
     serving: Serving, online: Any, records: Records
 ) -> None:
