@@ -348,6 +348,22 @@ def test_skills_of_the_home_folder_are_shared_by_all_projects(omac: Omac) -> Non
 
 
 @pytest.mark.full
+def test_a_shared_skill_is_approved_by_the_command_that_a_launch_proposes(omac: Omac) -> None:
+    """A skill of the home folder that is not approved is approved by the command that `omac start` prints in a
+    project, which `omac trust` of the project would not find."""
+    project = omac.project("shop")
+    omac.ok("skill", "new", "hi", cwd=Path(omac.environment["HOME"]))
+    started = typed(omac, (), "start", "--workdir", str(project), "--", "true")
+    assert "omac: hi is not approved: " in started.out, started
+    lines = started.out.splitlines()
+    (said,) = [number for number, line in enumerate(lines) if line.startswith("omac: hi is not approved: ")]
+    assert lines[said + 1] == "  try: omac trust ~"
+    done = typed(omac, [("Approve it?", b"y\n")], "trust", omac.environment["HOME"])
+    assert "1 approved" in done.out, done
+    assert "omac: hi" not in typed(omac, (), "start", "--workdir", str(project), "--", "true").out
+
+
+@pytest.mark.full
 def test_an_unclear_answer_approves_nothing(omac: Omac) -> None:
     """A word that only begins like yes is asked about again. A whole yes approves; three slips leave the skill as it
     is."""
