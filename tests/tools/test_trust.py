@@ -251,6 +251,26 @@ def test_values_are_asked_for_and_offered_to_the_same_files(omac: Omac) -> None:
     assert states(omac, second) == {"slack": "approved"}
 
 
+@pytest.mark.full
+def test_the_passphrase_is_typed_once_for_all_skills(omac: Omac) -> None:
+    """A slip at the vault's passphrase is asked about again, and the right one serves every skill behind it."""
+    project = omac.project("shop", "echo")
+    for name in ("mail", "news"):
+        meta = f'name: {name}\nsidecar: {{command: ["true"], mount: {name}, secrets: [{{name: {name.upper()}}}]}}\n'
+        omac.skill(project, name, meta)
+    passphrase = b"correct-horse\n"
+    again = [("the new vault", passphrase), ("the same again", passphrase)]
+    assert typed(omac, again, "vault", "init").status == 0
+    vault = "passphrase (secret, required): of the vault"
+    answers = [
+        ("Approve it?", b"n\n"), ("Approve it?", b"y\n"), (vault, b"correct-house\n"), ("2 more tries", passphrase),
+        ("MAIL (secret", b"m\n"), ("Approve it?", b"y\n"), ("NEWS (secret", b"n\n"),
+    ]  # fmt: skip
+    done = trust(omac, project, *answers)
+    assert "2 approved, 0 approved before, 1 not approved" in done.out, done.out
+    assert done.out.count(vault) == 2, done.out
+
+
 def test_without_a_terminal_the_single_commands_are_named(omac: Omac) -> None:
     """omac without a terminal approves nothing, and proposes a command to paste for each skill."""
     project = omac.project("shop", "echo", "mail")

@@ -278,7 +278,7 @@ def test_a_passphrase_opens_it(passphrase: Omac) -> None:
     assert PASSPHRASE.encode() not in traces
     assert SECRET.encode() not in traces
     command = ("secrets", "set", "slack", "TOKEN", "--workdir", str(project))
-    wrong = typed(omac, [(ASKED, line("wrong-wrong"))], *command)
+    wrong = typed(omac, [(ASKED, line("wrong-wrong"))] * 3, *command)
     assert wrong.status == 8
     assert "this is not the passphrase" in wrong.out
     alone = piped(omac, SECRET.encode(), *command)
@@ -377,7 +377,7 @@ def test_start_asks_before_anything_runs(passphrase: Omac) -> None:
     (again,) = [line for line in refused.out.splitlines() if line.startswith("  try: ")]
     assert again.startswith(f"  try: omac start --workdir {project} -- sh -c 'curl ")
     assert again.endswith("  # Enter instead of a passphrase leaves the vault locked")
-    passwd = typed(omac, [(ASKED, line("wrong-wrong"))], "vault", "passwd")
+    passwd = typed(omac, [(ASKED, line("wrong-wrong"))] * 3, "vault", "passwd")
     assert "  try: omac vault passwd  # asks again" in passwd.out
     serve = ("serve", "--no-inner", "--json", "--workdir", str(project))  # JSON on stdout, the question on the terminal
     unserved = typed(omac, [(ASKED, line("wrong-wrong"))] * 3, *serve)
@@ -398,7 +398,7 @@ def test_another_passphrase(passphrase: Omac) -> None:
     runs(serving, project, START_S)
     vault = omac.state / "vault"
     before = vault.read_bytes()
-    wrong = typed(omac, [(ASKED, line("wrong-wrong"))], "vault", "passwd")
+    wrong = typed(omac, [(ASKED, line("wrong-wrong"))] * 3, "vault", "passwd")
     slips = [(NEW, line("short-7")), *[("more tr", line("short-7"))] * 2]
     short = typed(omac, [(ASKED, line(PASSPHRASE)), *slips], "vault", "passwd")
     assert (wrong.status, short.status) == (8, 9)
