@@ -386,6 +386,22 @@ def test_start_asks_before_anything_runs(passphrase: Omac) -> None:
 
 
 @pytest.mark.full
+def test_a_second_server_asks_for_no_passphrase(passphrase: Omac) -> None:
+    """A server that cannot begin beside the one that has the journal says so before anybody types."""
+    omac = passphrase
+    project = valued(omac)
+    given_at_a_terminal(omac, project)
+    omac.approve(project, "slack")
+    omac.serve()
+    second = typed(omac, (), "serve", "--no-inner", "--workdir", str(project))
+    assert second.status == 5, second
+    assert "another omac serve" in second.out
+    assert ASKED not in second.out
+    beside = started(omac, project, (ASKED, line(PASSPHRASE)))
+    assert beside.status == 0, beside
+
+
+@pytest.mark.full
 def test_another_passphrase(passphrase: Omac) -> None:
     """The old passphrase is needed to change it. An unlocked server keeps running; the old passphrase no longer unlocks
     one."""

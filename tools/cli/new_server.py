@@ -16,6 +16,7 @@ from omac.tools.compose.agent_launch import warn, warn_bridge_compat
 from omac.tools.compose.command_context import secret_stores
 from omac.tools.compose.serve_options import ServeOptions
 from omac.tools.compose.serving import Server
+from omac.tools.compose.state import StateDir
 from omac.tools.compose.waiting_sandbox import WaitingSandbox
 
 if TYPE_CHECKING:
@@ -56,11 +57,20 @@ def _ask_before_start(options: ServeOptions, environment: Mapping[str, str]) -> 
             skills = _waiting(options, environment)
     if not skills:
         return None
+    _refuse_second(options, environment)
     from omac.tools.cli.vault_key import ask_vault_key
 
     return ask_vault_key(
         vault, f", for {', '.join(skills)}", SKIP, "Enter instead of a passphrase leaves the vault locked"
     )
+
+
+def _refuse_second(options: ServeOptions, environment: Mapping[str, str]) -> None:
+    """Raise Refusal (journal-in-use) where a server has the journal already: nobody types a passphrase in vain."""
+    state = StateDir.of(environment)
+    if not options.beside and state.leads_to_living():
+        with state.without_server(state.journal(environment, options.journal)):
+            pass
 
 
 def _waiting(options: ServeOptions, environment: Mapping[str, str]) -> list[str]:
@@ -77,7 +87,7 @@ def _waiting(options: ServeOptions, environment: Mapping[str, str]) -> list[str]
         status = known.status
         if options.beside:
             return status.scope in scopes
-        is_there = is_repository(status.scope) or below_any(status.dir, options.roots)
+        is_there = bool(options.roots) and (is_repository(status.scope) or below_any(status.dir, options.roots))
         return status.scope in scopes or is_there
 
     here = [registered.status for registered in registry.known if may_run(registered)]
