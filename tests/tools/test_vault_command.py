@@ -338,6 +338,9 @@ def test_unlock_makes_a_waiting_skill_ready(passphrase: Omac) -> None:
 
     done = piped(omac, PASSPHRASE.encode() + b"\n", "unlock", "--json")
     assert json.loads(done.out) == {"stores": ["vault"], "server": True, "dirs": [str(project)]}
+    afterwards = omac.run("vault", "status")
+    assert "commands that need it ask for the passphrase\n" in afterwards.err
+    assert offered(afterwards) == ["omac unlock  # where omac status has a skill that waits for it"]
     assert before in runs(serving, project, SOON_S)["base"]
     at_terminal = typed(omac, [(ASKED, line(PASSPHRASE))], "unlock")
     assert at_terminal.status == 0
@@ -383,6 +386,17 @@ def test_start_asks_before_anything_runs(passphrase: Omac) -> None:
     unserved = typed(omac, [(ASKED, line("wrong-wrong"))] * 3, *serve)
     assert (unserved.status, f"  try: omac {' '.join(serve)}  # Enter" in unserved.out) == (8, True), unserved
     assert PASSPHRASE.encode() not in everywhere(omac, done, skipped, refused)
+
+
+def test_a_file_that_is_refused_asks_for_no_passphrase(passphrase: Omac) -> None:
+    """A fault of the file is said before anybody types."""
+    omac = passphrase
+    project = valued(omac)
+    values = omac.folder / "values"
+    values.write_text("TOKN=abcd-1\n")
+    done = typed(omac, (), "secrets", "import", "slack", "--from", str(values), "--workdir", str(project))
+    assert "declares no secret 'TOKN'" in done.out, done
+    assert (done.status, ASKED in done.out) == (9, False), done
 
 
 @pytest.mark.full

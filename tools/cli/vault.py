@@ -243,10 +243,10 @@ def _show_status(vault: Vault, document: Mapping[str, object], detail: str, runs
         print_line(f"locked here{': ' + detail if detail else ''}")
         if document["key"] != "passphrase":
             report_fix([vault.unlock_command() if runs else vault.export_command()])
-        elif runs:
-            report_fix(["omac unlock"])
         else:
             report("commands that need it ask for the passphrase")
+            if runs:  # which of them have the key is theirs to know
+                report_fix(["omac unlock  # where omac status has a skill that waits for it"])
     else:
         names, services = cast("int", document["names"]), cast("int", document["services"])
         print_line(f"open here: {counted(names, 'value')} of {counted(services, 'skill')}")
