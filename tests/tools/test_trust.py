@@ -154,6 +154,20 @@ def test_an_interpreter_that_is_another_program(omac: Omac) -> None:
     assert states(omac, project) == {"echo": "approved"}
 
 
+def test_a_changed_command_is_not_shown_with_the_program_of_the_earlier_one(omac: Omac) -> None:
+    """The program that ran the approved code is named as such, apart from the one that would run the present code."""
+    project = omac.root / "shop"
+    omac.skill(project, "echo", "name: echo\nsidecar: {command: [sleep, '9'], mount: echo}\n")
+    omac.approve(project)
+    was, now = (str(Path(found).resolve()) for found in (shutil.which("sleep"), shutil.which("cat")) if found)
+    assert f"  it runs as you: sleep 9\n  by {was}\n" in omac.ok("show", "echo", "--workdir", str(project))
+    (project / ".agents/skills/echo/omac.yaml").write_text("name: echo\nsidecar: {command: [cat], mount: echo}\n")
+    shown = f"  it runs as you: cat\n  approved before, by {was}\n  agents call it by "
+    assert shown in omac.ok("show", "echo", "--workdir", str(project))
+    done = trust(omac, project, ("Approve it?", b"n\n"))
+    assert shown + f"$OMAC_ECHO_BASE\n  by {now}\n" in done.out.replace("\r\n", "\n")
+
+
 def test_an_interpreter_that_agents_of_a_server_may_change(omac: Omac) -> None:
     """The list says of an interpreter below a server's root what the server says, and approving it again is refused."""
     project, program = omac.root / "shop", omac.root / "tools" / "own-python"

@@ -155,11 +155,11 @@ def _report(request: ApproveRequest, approval: ApprovalResult) -> None:
         print_line(f"  try: omac register {quoted(skill.name)} {approval.candidate.place.flags}")
 
 
-def show_interpreters(approved: Code) -> None:
-    """The programs of the host that were approved with it, and those that it lacks."""
+def show_interpreters(approved: Code, by: str = "by") -> None:
+    """Print the programs of the host that were approved with it, behind the word `by`, and those that it lacks."""
     interpreters = [interpreter for interpreter in approved.interpreters or () if interpreter.path]
     if interpreters:
-        print_folded(f"  by {', '.join(interpreter.path for interpreter in interpreters)}", 4)
+        print_folded(f"  {by} {', '.join(interpreter.path for interpreter in interpreters)}", 4)
     for program in approved.interpreters or ():
         if not program.path:
             lack = "does not exist" if "/" in program.name else "is in no folder of PATH that only you may change"

@@ -173,7 +173,7 @@ def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]
         report(f"{reviewed.skill.name} cannot be approved: {refusal.message}")
         report_fix(refusal.fix)
         return "n" if refusal.reason == "skill-invalid" else FAILED
-    show_purpose(reviewed, environment)
+    show_purpose(reviewed, environment, code)
     if reviewed.candidate.place.repository:
         print_folded(f"  an approval holds for the same files in {reviewed.candidate.place.repository.shown}", 4)
     if reviewed.approved is None or reviewed.approved.interpreters != code.interpreters:
