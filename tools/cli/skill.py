@@ -132,7 +132,8 @@ def check(directory: str, as_json: bool) -> int:
 def _problems(source: str, neighbours: Neighbours) -> list[str]:
     try:
         problems = check_skill(os.path.realpath(source), current().environment.get("PATH", ""))
-        return problems + neighbours.lookalikes(source) + neighbours.shared_mounts(source)
+        beside = neighbours.namesakes(source) + neighbours.lookalikes(source) + neighbours.shared_mounts(source)
+        return problems + beside
     except OSError as error:
         return [f"{error.filename or source} cannot be read ({error.strerror})"]
 
