@@ -398,6 +398,20 @@ def test_a_shared_skill_is_approved_by_the_command_that_a_launch_proposes(omac: 
 
 
 @pytest.mark.full
+def test_many_files_are_counted_while_they_are_copied(omac: Omac) -> None:
+    """A terminal shows how many files were copied, in a line that is gone before anything else is shown."""
+    project = omac.project("shop")
+    modules = project / ".agents/skills/echo/node_modules"
+    modules.mkdir()
+    for number in range(8000):
+        (modules / f"{number}.js").touch()
+    done = trust(omac, project, *YES)
+    assert " files copied\r\x1b[Kecho in " in done.out, done.out[:2000]
+    assert "1 approved" in done.out
+    assert "files copied" not in omac.run("approve", "echo", "--workdir", str(project)).err
+
+
+@pytest.mark.full
 def test_an_unclear_answer_approves_nothing(omac: Omac) -> None:
     """A word that only begins like yes is asked about again. A whole yes approves; three slips leave the skill as it
     is."""

@@ -89,6 +89,8 @@ def recorded(everything: Opened, work: Callable[[], Coroutine[Any, Any, Answer]]
     except OSError as error:
         message = f"the state directory {everything.state.path} cannot be used: {problem_of(error)}"
         raise Refusal("state-unusable", message, fix=[write_command(error, everything.state.path)]) from None
+    finally:
+        everything.copying.clear()
 
 
 def sidecar_of(candidate: Candidate) -> SidecarMeta:

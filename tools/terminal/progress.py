@@ -1,6 +1,7 @@
 """The progress of long work: on a terminal, in one line of stderr that goes away at its end; elsewhere nothing is
 shown."""
 
+import math
 import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -20,17 +21,19 @@ class Progress:
         self._done = 0
         self._is_shown = False
         self._next_at = time.monotonic() + EVERY_S
+        self._stream = current().stderr  # threads that work have none of their own
 
     def __enter__(self) -> "Progress":
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._next_at = math.inf  # a thread that is left alone shows nothing more
         self.clear()
 
     def clear(self) -> None:
         """Take the line away."""
         if self._is_shown:
-            print("\r\x1b[K", end="", file=current().stderr, flush=True)
+            print("\r\x1b[K", end="", file=self._stream, flush=True)
             self._is_shown = False
 
     def before(self, results: Iterable[Result]) -> Iterator[Result]:
@@ -50,6 +53,6 @@ class Progress:
         self._report(f"{done:,} of {whole:,} {self._what}")
 
     def _report(self, line: str) -> None:
-        if time.monotonic() >= self._next_at and current().stderr.isatty():
-            print(f"\r\x1b[K{line}", end="", file=current().stderr, flush=True)
+        if time.monotonic() >= self._next_at and self._stream.isatty():
+            print(f"\r\x1b[K{line}", end="", file=self._stream, flush=True)
             self._is_shown, self._next_at = True, time.monotonic() + EVERY_S
