@@ -394,6 +394,7 @@ def test_a_shared_skill_is_approved_by_the_command_that_a_launch_proposes(omac: 
     assert lines[said + 1] == "  try: omac trust ~"
     done = typed(omac, [("Approve it?", b"y\n")], "trust", omac.environment["HOME"])
     assert "1 approved" in done.out, done
+    assert omac.run("trust", "--global").err.endswith("Error: No such option: --global\n  try: omac trust ~\n")
     assert "omac: hi" not in typed(omac, (), "start", "--workdir", str(project), "--", "true").out
 
 
