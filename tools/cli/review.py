@@ -118,7 +118,8 @@ def files_of(files: LiveFiles) -> dict[str, FileEntry]:
     try:
         entries = files.entries()
     except OSError as error:
-        raise Refusal("skill-invalid", f"{error.filename or files.path} {error.strerror}") from None
+        fix = getattr(error, "fix", ())
+        raise Refusal("skill-invalid", f"{error.filename or files.path} {error.strerror}", fix=fix) from None
     return {relpath: entries[relpath] for relpath in _reading_order(entries)}
 
 
