@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -172,6 +173,17 @@ def test_a_sandbox_of_another_pid_namespace(omac: Omac) -> None:
     assert run.process.wait(20) == 0
     (row,) = omac.audit("--kind", "sandbox")
     assert row["outcome"] == "completed", row
+
+
+@pytest.mark.full
+def test_nothing_is_proposed_for_skills_of_a_directory_that_is_gone(omac: Omac) -> None:
+    """The only command for a directory that was moved is the one that takes it offline."""
+    project = omac.project("shop")
+    serving = omac.serve()
+    serving.activate(project)
+    assert omac.ok("status").count("  try: ") == 1
+    project.rename(omac.root / "elsewhere")
+    assert re.findall("try: (.*)", omac.ok("status")) == [f"omac deactivate {project}"]
 
 
 @pytest.mark.full
