@@ -2,6 +2,7 @@
 shown."""
 
 import math
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -9,6 +10,7 @@ from typing import TypeVar
 from omac.tools.terminal.invocation import current
 
 EVERY_S = 0.2
+WAITING_AFTER_S = 1.0
 
 Result = TypeVar("Result")
 
@@ -56,3 +58,30 @@ class Progress:
         if time.monotonic() >= self._next_at and self._stream.isatty():
             print(f"\r\x1b[K{line}", end="", file=self._stream, flush=True)
             self._is_shown, self._next_at = True, time.monotonic() + EVERY_S
+
+
+class Waiting:
+    """Shows what is waited for, such as "waits for the server", once that takes a second."""
+
+    def __init__(self, line: str) -> None:
+        self._line = line
+        self._stream = current().stderr
+        self._is_shown = False
+        self._timer = threading.Timer(WAITING_AFTER_S, self._show)
+        self._timer.daemon = True
+
+    def __enter__(self) -> "Waiting":
+        if self._stream.isatty():
+            self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        if self._timer.ident is not None:
+            self._timer.join()
+        if self._is_shown:
+            print("\r\x1b[K", end="", file=self._stream, flush=True)
+
+    def _show(self) -> None:
+        print(self._line, end="", file=self._stream, flush=True)
+        self._is_shown = True
