@@ -84,6 +84,7 @@ def digest_of(folders: SkillFolders, skill: FoundSkill) -> str:
 
 def recorded(everything: Opened, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
     """Do it; what the system refuses is said in omac's words. Raises Refusal."""
+    everything.copying.restart()  # it was made before anybody was asked
     try:
         return trio.run(work)
     except OSError as error:

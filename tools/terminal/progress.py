@@ -32,6 +32,10 @@ class Progress:
         self._next_at = math.inf  # a thread that is left alone shows nothing more
         self.clear()
 
+    def restart(self) -> None:
+        """Count from 0 again, for work that begins now."""
+        self._done, self._next_at = 0, time.monotonic() + EVERY_S
+
     def clear(self) -> None:
         """Take the line away."""
         if self._is_shown:
