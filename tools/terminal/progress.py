@@ -5,6 +5,7 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 from omac.tools.terminal.invocation import current
@@ -76,7 +77,8 @@ class Waiting:
 
     def __enter__(self) -> "Waiting":
         if self._stream.isatty():
-            self._timer.start()
+            with suppress(RuntimeError, MemoryError):  # no thread can be had: the work counts more than the line
+                self._timer.start()
         return self
 
     def __exit__(self, *_: object) -> None:
