@@ -82,6 +82,17 @@ class Neighbours:
                 problems.append(printable(problem))
         return problems
 
+    def namesakes(self, source: str) -> list[str]:
+        """Return the problem with each skill of the same folder that has the name of `source`: the first is used."""
+        name, problems = self._declared[source].name, []
+        for path, (other, _) in self._declared.items():
+            is_beside = path != source and os.path.dirname(path) == os.path.dirname(source)
+            if other == name and is_beside and not os.path.samefile(path, source):
+                first = min(path, source)
+                problem = f"{name} is also the name of {path}; only {first} is used: rename one of the two"
+                problems.append(printable(f"{META_FILE}: name: {problem}"))
+        return problems
+
     def shared_mounts(self, source: str) -> list[str]:
         """Return the problem with each skill that an agent sees together with `source` and that has its mount: of two
         such skills, one is not mounted."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from omac.adapters.files.descriptor import Descriptor
 from omac.adapters.skills.links import Links, Uncopyable
 from omac.adapters.skills.paths import FILE_FLAGS, open_below, open_folder
+from omac.adapters.skills.reading import special
 from omac.adapters.skills.relocation import Relocation
 from omac.adapters.skills.tree import read_link, walk
 from omac.adapters.skills.verifying import check_copy
@@ -37,7 +38,7 @@ def entries_of(source: str) -> dict[str, FileEntry]:
             if stat.S_ISLNK(status.st_mode):
                 target = read_link(folder, entry.name, os.path.join(source, relpath))
             elif not stat.S_ISREG(status.st_mode):
-                raise Uncopyable(os.path.join(source, relpath), "is no regular file")
+                raise special(os.path.join(source, relpath), status.st_mode)
             entries[relpath] = FileEntry(status.st_size, bool(status.st_mode & stat.S_IXUSR), target)
     return dict(sorted(entries.items()))
 

@@ -8,7 +8,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from omac.adapters.files import atomic, lock
@@ -36,11 +36,12 @@ class DiskFrozenSkills:
     """The FrozenSkills port in `folder`, which is made where it is missing: each call is one hop to a worker thread.
 
     A cancelled call leaves its thread to end alone: the copy is made, or it is not. Those for the skills of one
-    folder do not take the threads that others need.
+    folder do not take the threads that others need. `step` gets the number of files copied, from these threads.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, step: Callable[[int], None] = lambda count: None) -> None:
         self._folder = os.path.realpath(folder)
+        self._step = step
 
     async def freeze(self, source: str) -> Frozen:
         """Implement FrozenSkills: copy a skill folder; `source` must be canonical. A damaged copy is replaced. Raises
@@ -62,7 +63,7 @@ class DiskFrozenSkills:
         self._prepare()
         if below(self._folder, source):
             raise Refusal("skill-invalid", f"{printable(source)} holds the folder of approved copies; move the skill")
-        staging = Staging(self._folder)
+        staging = Staging(self._folder, self._step)
         try:
             tree = read_tree(source, staging, os.fsencode(self._folder))
             digest = tree.digest()

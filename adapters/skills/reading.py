@@ -138,8 +138,7 @@ class _TreeReader:
                 elif entry.is_file(follow_symlinks=False):
                     self._file(reader, folder, entry.name, relpath)
                 else:
-                    kind = _SPECIAL.get(stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode), "no regular file")
-                    raise Uncopyable(path, f"is {kind}, and a copy has only files, folders and links", _removal(path))
+                    raise special(path, entry.stat(follow_symlinks=False).st_mode)
 
     def _file(self, reader: BundleReader, folder: int, name: str, relpath: str) -> None:
         path = os.path.join(self._tree.source, relpath)
@@ -178,6 +177,12 @@ _SPECIAL = {
     stat.S_IFCHR: "a character device",
     stat.S_IFBLK: "a block device",
 }
+
+
+def special(path: str, mode: int) -> Uncopyable:
+    """Return the error for what is neither a file nor a folder nor a link."""
+    kind = _SPECIAL.get(stat.S_IFMT(mode), "no regular file")
+    return Uncopyable(path, f"is {kind}, and a copy has only files, folders and links", _removal(path))
 
 
 def _removal(path: str) -> str:

@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from omac.adapters.files import atomic
@@ -18,15 +18,19 @@ from omac.adapters.skills.worker_pool import to_the_end
 
 STAGING_PREFIX = ".staging."
 SYNCED_ONE_BY_ONE_MAX = 256  # files and folders; beyond, one sync of everything takes less time
+STEP_FILES = 100
 FILE_MODE, PROGRAM_MODE, FOLDER_MODE = 0o400, 0o500, 0o500
 
 _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Staging:
-    """A folder beside the copies that takes what `read_tree` reads; `drop` it in the end, whatever it has become."""
+    """A folder beside the copies that takes what `read_tree` reads; `drop` it in the end, whatever it has become.
+    `step` gets the number of files begun since it was called before, which are many."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, step: Callable[[int], None]) -> None:
+        self._step = step
+        self._begun = 0
         self.path = tempfile.mkdtemp(prefix=STAGING_PREFIX, dir=folder)
         self._top = os.open(self.path, FOLDER_FLAGS)
         self._folder = os.dup(self._top)
@@ -48,6 +52,9 @@ class Staging:
             if first or self._file is None:
                 self._end_file()
                 self._file = os.open(name, _NEW_FLAGS, 0o600, dir_fd=self._folder)
+                self._begun += 1
+                if self._begun % STEP_FILES == 0:
+                    self._step(STEP_FILES)
             atomic.write_all(self._file, chunk)
 
     def complete(self, tree: Tree, relocation: Relocation) -> None:

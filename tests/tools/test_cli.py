@@ -386,6 +386,7 @@ def test_a_record_is_explained(house: Omac, used: list[dict[str, Any]]) -> None:
     assert effects[0].startswith(f"> {activation.position}  ")
     assert {"skill.planned", "sidecar.healthy", "directory.activated"} <= {line.split()[3] for line in effects[1:]}
     assert all(line.startswith("    ") for line in effects[1:])
+    assert any(" sidecar.healthy of echo (by omac)" in line for line in effects), "each sidecar is told apart"
 
 
 def test_a_refusal_is_explained(house: Omac, server: Serving) -> None:

@@ -321,7 +321,9 @@ def test_a_vault_that_is_damaged_or_gone(omac: Omac) -> None:
     assert (done.status, f"[fail] vault: the vault {vault} is damaged" in done.out) == (10, True), done
     vault.unlink()
     done = omac.run("doctor")
-    assert (done.status, f"[fail] vault: no vault exists at {vault}" in done.out) == (8, True), done
+    lost = f"[fail] vault: no vault exists at {vault}, which had secrets of slack\n"
+    assert (done.status, lost in done.out) == (8, True), done
+    assert f"  try: cp -p BACKUP {vault}\n  try: omac vault init  # without one: " in done.out
     omac.ok("journal", "backup", str(omac.folder / "copy.db"))
     vault.write_bytes(content)
     vault.chmod(0o600)

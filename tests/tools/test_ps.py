@@ -118,6 +118,17 @@ def test_a_server_that_ctrl_z_stopped(omac: Omac, shop: Path) -> None:
 
 
 @pytest.mark.full
+def test_a_stop_that_takes_a_while_reports_that(omac: Omac, shop: Path) -> None:
+    """The wait for a command that ends slowly is reported once, and its end as always."""
+    run = started(omac, shop, f"trap 'sleep 3; exit 3' TERM; echo up; {LOOP}")
+    assert run.line() == "up\n"
+    done = omac.run("stop", str(run.process.pid))
+    name = done.out.removeprefix("run ").removesuffix(" has ended\n")
+    waits = f"omac: run {name} (pid {run.process.pid}) is still ending: waits for that, 20 s at most\n"
+    assert (done.status, done.err) == (0, waits), done
+
+
+@pytest.mark.full
 def test_stops_at_the_same_time_are_one(omac: Omac, shop: Path) -> None:
     """Several `omac stop` of a run leave its command the time that one of them leaves it. A second stop after a killed
     one kills the command."""

@@ -221,6 +221,7 @@ def test_one_approval_for_every_worktree(omac: Omac, main: Path) -> None:
     linked = worktree(main, "one")
     common = f"{main}/.git"
     assert listed(omac, linked)["repository"] == common
+    assert omac.ok("list", "--workdir", str(linked)).splitlines()[1].split()[1] == "repository"
     serving = omac.serve()
     assert serving.skill(linked)["state"] == "ready"
     assert f"approved for every worktree of {common}" in omac.ok("status")

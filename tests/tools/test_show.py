@@ -1,6 +1,7 @@
 """`omac show` and `omac diff`: a skill read before it is approved, and its changes since."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -29,6 +30,16 @@ def project(house: Omac, request: pytest.FixtureRequest) -> Path:
 
 def source(project: Path) -> Path:
     return project / ".agents" / "skills" / "echo"
+
+
+def test_what_a_copy_cannot_hold(house: Omac, project: Path) -> None:
+    """A pipe in the folder is refused by every command in the same words, with the command that removes it."""
+    pipe = source(project) / "pipe"
+    os.mkfifo(pipe)
+    for command in ("show", "approve"):
+        done = house.run(command, "echo", cwd=project)
+        refused = f"\nomac: {pipe} is a FIFO, and a copy has only files, folders and links\n  try: rm {pipe}\n"
+        assert (done.status, f"\n{done.err}".endswith(refused)) == (3, True), done
 
 
 def test_a_skill_before_its_approval(house: Omac, project: Path) -> None:

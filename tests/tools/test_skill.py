@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -434,6 +435,19 @@ def test_two_skills_with_one_mount(house: Omac, tmp_path: Path) -> None:
         (project / folder / "skills").mkdir(parents=True)
         (skills / name).rename(project / folder / "skills" / name)
     assert house.ok("skill", "check", cwd=project).count(": ok\n") == 2
+
+
+def test_a_copied_skill_that_kept_its_name(house: Omac, tmp_path: Path) -> None:
+    """A skill that was begun as a copy of another, and is therefore not used, has that problem."""
+    project = tmp_path / "p"
+    source = new(house, project, "a")
+    shutil.copytree(source, source.with_name("b"))
+    source.with_name("c").symlink_to("a")
+    done = house.run("skill", "check", cwd=project)
+    problem = f"a is also the name of {source.with_name('b')}; only {source} is used: rename one of the two"
+    assert (done.status, f"a: 1 problem\n  omac.yaml: name: {problem}\n" in done.out) == (3, True), done
+    assert f"  omac.yaml: name: a is also the name of {source}; only {source} is used: " in done.out
+    assert "SKILL.md, line 2" not in done.out
 
 
 def test_a_project_with_an_omac_yaml_of_its_own(house: Omac, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from contract.media import needs_bubblewrap
 from polling import eventually
 from real_omac import Omac, Serving
 from started import BARE, looping
+from valued_skill import typed
 
 KILLED = """\
 import os
@@ -172,6 +174,31 @@ def test_a_sandbox_of_another_pid_namespace(omac: Omac) -> None:
     assert run.process.wait(20) == 0
     (row,) = omac.audit("--kind", "sandbox")
     assert row["outcome"] == "completed", row
+
+
+@pytest.mark.full
+def test_a_wait_for_a_sidecar_is_shown(omac: Omac) -> None:
+    """A terminal shows, in a line that goes away, that a command waits for a sidecar; elsewhere nothing is shown."""
+    project = omac.approved("shop")
+    meta = project / ".agents/skills/echo/omac.yaml"
+    slow = '["sh", "-c", "sleep 2; exec python3 sidecar.py"]'
+    meta.write_text(meta.read_text().replace('["python3", "sidecar.py"]', slow))
+    omac.approve(project)
+    omac.serve()
+    done = typed(omac, (), "activate", str(project))
+    assert done.out.startswith(f"waits until sidecars have started or ended\r\x1b[K{project}: "), done
+    assert omac.run("reload", str(project), "--restart", "echo").err == ""
+
+
+@pytest.mark.full
+def test_nothing_is_proposed_for_skills_of_a_directory_that_is_gone(omac: Omac) -> None:
+    """The only command for a directory that was moved is the one that takes it offline."""
+    project = omac.project("shop")
+    serving = omac.serve()
+    serving.activate(project)
+    assert omac.ok("status").count("  try: ") == 1
+    project.rename(omac.root / "elsewhere")
+    assert re.findall("try: (.*)", omac.ok("status")) == [f"omac deactivate {project}"]
 
 
 @pytest.mark.full

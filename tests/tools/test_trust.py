@@ -154,6 +154,20 @@ def test_an_interpreter_that_is_another_program(omac: Omac) -> None:
     assert states(omac, project) == {"echo": "approved"}
 
 
+def test_a_changed_command_is_not_shown_with_the_program_of_the_earlier_one(omac: Omac) -> None:
+    """The program that ran the approved code is named as such, apart from the one that would run the present code."""
+    project = omac.root / "shop"
+    omac.skill(project, "echo", "name: echo\nsidecar: {command: [sleep, '9'], mount: echo}\n")
+    omac.approve(project)
+    was, now = (str(Path(found).resolve()) for found in (shutil.which("sleep"), shutil.which("cat")) if found)
+    assert f"  it runs as you: sleep 9\n  by {was}\n" in omac.ok("show", "echo", "--workdir", str(project))
+    (project / ".agents/skills/echo/omac.yaml").write_text("name: echo\nsidecar: {command: [cat], mount: echo}\n")
+    shown = f"  it runs as you: cat\n  approved before, by {was}\n  agents call it by "
+    assert shown in omac.ok("show", "echo", "--workdir", str(project))
+    done = trust(omac, project, ("Approve it?", b"n\n"))
+    assert shown + f"$OMAC_ECHO_BASE\n  by {now}\n" in done.out.replace("\r\n", "\n")
+
+
 def test_an_interpreter_that_agents_of_a_server_may_change(omac: Omac) -> None:
     """The list says of an interpreter below a server's root what the server says, and approving it again is refused."""
     project, program = omac.root / "shop", omac.root / "tools" / "own-python"
@@ -251,6 +265,26 @@ def test_values_are_asked_for_and_offered_to_the_same_files(omac: Omac) -> None:
     assert states(omac, second) == {"slack": "approved"}
 
 
+@pytest.mark.full
+def test_the_passphrase_is_typed_once_for_all_skills(omac: Omac) -> None:
+    """A slip at the vault's passphrase is asked about again, and the right one serves every skill behind it."""
+    project = omac.project("shop", "echo")
+    for name in ("mail", "news"):
+        meta = f'name: {name}\nsidecar: {{command: ["true"], mount: {name}, secrets: [{{name: {name.upper()}}}]}}\n'
+        omac.skill(project, name, meta)
+    passphrase = b"correct-horse\n"
+    again = [("the new vault", passphrase), ("the same again", passphrase)]
+    assert typed(omac, again, "vault", "init").status == 0
+    vault = "passphrase (secret, required): of the vault"
+    answers = [
+        ("Approve it?", b"n\n"), ("Approve it?", b"y\n"), (vault, b"correct-house\n"), ("2 more tries", passphrase),
+        ("MAIL (secret", b"m\n"), ("Approve it?", b"y\n"), ("NEWS (secret", b"n\n"),
+    ]  # fmt: skip
+    done = trust(omac, project, *answers)
+    assert "2 approved, 0 approved before, 1 not approved" in done.out, done.out
+    assert done.out.count(vault) == 2, done.out
+
+
 def test_without_a_terminal_the_single_commands_are_named(omac: Omac) -> None:
     """omac without a terminal approves nothing, and proposes a command to paste for each skill."""
     project = omac.project("shop", "echo", "mail")
@@ -345,6 +379,37 @@ def test_skills_of_the_home_folder_are_shared_by_all_projects(omac: Omac) -> Non
     assert json.loads(omac.ok("show", "hi", "--json", cwd=home))["dir"] == ""
     omac.ok("revoke", "hi", cwd=home)
     assert json.loads(omac.ok("list", "--json", cwd=project).splitlines()[-1])["state"] == "not approved"
+
+
+@pytest.mark.full
+def test_a_shared_skill_is_approved_by_the_command_that_a_launch_proposes(omac: Omac) -> None:
+    """A skill of the home folder that is not approved is approved by the command that `omac start` prints in a
+    project, which `omac trust` of the project would not find."""
+    project = omac.project("shop")
+    omac.ok("skill", "new", "hi", cwd=Path(omac.environment["HOME"]))
+    started = typed(omac, (), "start", "--workdir", str(project), "--", "true")
+    assert "omac: hi is not approved: " in started.out, started
+    lines = started.out.splitlines()
+    (said,) = [number for number, line in enumerate(lines) if line.startswith("omac: hi is not approved: ")]
+    assert lines[said + 1] == "  try: omac trust ~"
+    done = typed(omac, [("Approve it?", b"y\n")], "trust", omac.environment["HOME"])
+    assert "1 approved" in done.out, done
+    assert omac.run("trust", "--global").err.endswith("Error: No such option: --global\n  try: omac trust ~\n")
+    assert "omac: hi" not in typed(omac, (), "start", "--workdir", str(project), "--", "true").out
+
+
+@pytest.mark.full
+def test_many_files_are_counted_while_they_are_copied(omac: Omac) -> None:
+    """A terminal shows how many files were copied, in a line that is gone before anything else is shown."""
+    project = omac.project("shop")
+    modules = project / ".agents/skills/echo/node_modules"
+    modules.mkdir()
+    for number in range(8000):
+        (modules / f"{number}.js").touch()
+    done = trust(omac, project, *YES)
+    assert " files copied\r\x1b[Kecho in " in done.out, done.out[:2000]
+    assert "1 approved" in done.out
+    assert "files copied" not in omac.run("approve", "echo", "--workdir", str(project)).err
 
 
 @pytest.mark.full

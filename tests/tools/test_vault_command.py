@@ -278,7 +278,7 @@ def test_a_passphrase_opens_it(passphrase: Omac) -> None:
     assert PASSPHRASE.encode() not in traces
     assert SECRET.encode() not in traces
     command = ("secrets", "set", "slack", "TOKEN", "--workdir", str(project))
-    wrong = typed(omac, [(ASKED, line("wrong-wrong"))], *command)
+    wrong = typed(omac, [(ASKED, line("wrong-wrong"))] * 3, *command)
     assert wrong.status == 8
     assert "this is not the passphrase" in wrong.out
     alone = piped(omac, SECRET.encode(), *command)
@@ -338,6 +338,9 @@ def test_unlock_makes_a_waiting_skill_ready(passphrase: Omac) -> None:
 
     done = piped(omac, PASSPHRASE.encode() + b"\n", "unlock", "--json")
     assert json.loads(done.out) == {"stores": ["vault"], "server": True, "dirs": [str(project)]}
+    afterwards = omac.run("vault", "status")
+    assert "commands that need it ask for the passphrase\n" in afterwards.err
+    assert offered(afterwards) == ["omac unlock  # where omac status has a skill that waits for it"]
     assert before in runs(serving, project, SOON_S)["base"]
     at_terminal = typed(omac, [(ASKED, line(PASSPHRASE))], "unlock")
     assert at_terminal.status == 0
@@ -377,12 +380,39 @@ def test_start_asks_before_anything_runs(passphrase: Omac) -> None:
     (again,) = [line for line in refused.out.splitlines() if line.startswith("  try: ")]
     assert again.startswith(f"  try: omac start --workdir {project} -- sh -c 'curl ")
     assert again.endswith("  # Enter instead of a passphrase leaves the vault locked")
-    passwd = typed(omac, [(ASKED, line("wrong-wrong"))], "vault", "passwd")
+    passwd = typed(omac, [(ASKED, line("wrong-wrong"))] * 3, "vault", "passwd")
     assert "  try: omac vault passwd  # asks again" in passwd.out
     serve = ("serve", "--no-inner", "--json", "--workdir", str(project))  # JSON on stdout, the question on the terminal
     unserved = typed(omac, [(ASKED, line("wrong-wrong"))] * 3, *serve)
     assert (unserved.status, f"  try: omac {' '.join(serve)}  # Enter" in unserved.out) == (8, True), unserved
     assert PASSPHRASE.encode() not in everywhere(omac, done, skipped, refused)
+
+
+def test_a_file_that_is_refused_asks_for_no_passphrase(passphrase: Omac) -> None:
+    """A fault of the file is said before anybody types."""
+    omac = passphrase
+    project = valued(omac)
+    values = omac.folder / "values"
+    values.write_text("TOKN=abcd-1\n")
+    done = typed(omac, (), "secrets", "import", "slack", "--from", str(values), "--workdir", str(project))
+    assert "declares no secret 'TOKN'" in done.out, done
+    assert (done.status, ASKED in done.out) == (9, False), done
+
+
+@pytest.mark.full
+def test_a_second_server_asks_for_no_passphrase(passphrase: Omac) -> None:
+    """A server that cannot begin beside the one that has the journal says so before anybody types."""
+    omac = passphrase
+    project = valued(omac)
+    given_at_a_terminal(omac, project)
+    omac.approve(project, "slack")
+    omac.serve()
+    second = typed(omac, (), "serve", "--no-inner", "--workdir", str(project))
+    assert second.status == 5, second
+    assert "another omac serve" in second.out
+    assert ASKED not in second.out
+    beside = started(omac, project, (ASKED, line(PASSPHRASE)))
+    assert beside.status == 0, beside
 
 
 @pytest.mark.full
@@ -398,7 +428,7 @@ def test_another_passphrase(passphrase: Omac) -> None:
     runs(serving, project, START_S)
     vault = omac.state / "vault"
     before = vault.read_bytes()
-    wrong = typed(omac, [(ASKED, line("wrong-wrong"))], "vault", "passwd")
+    wrong = typed(omac, [(ASKED, line("wrong-wrong"))] * 3, "vault", "passwd")
     slips = [(NEW, line("short-7")), *[("more tr", line("short-7"))] * 2]
     short = typed(omac, [(ASKED, line(PASSPHRASE)), *slips], "vault", "passwd")
     assert (wrong.status, short.status) == (8, 9)

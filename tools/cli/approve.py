@@ -84,11 +84,14 @@ def digest_of(folders: SkillFolders, skill: FoundSkill) -> str:
 
 def recorded(everything: Opened, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
     """Do it; what the system refuses is said in omac's words. Raises Refusal."""
+    everything.copying.restart()  # it was made before anybody was asked
     try:
         return trio.run(work)
     except OSError as error:
         message = f"the state directory {everything.state.path} cannot be used: {problem_of(error)}"
         raise Refusal("state-unusable", message, fix=[write_command(error, everything.state.path)]) from None
+    finally:
+        everything.copying.clear()
 
 
 def sidecar_of(candidate: Candidate) -> SidecarMeta:
@@ -155,11 +158,11 @@ def _report(request: ApproveRequest, approval: ApprovalResult) -> None:
         print_line(f"  try: omac register {quoted(skill.name)} {approval.candidate.place.flags}")
 
 
-def show_interpreters(approved: Code) -> None:
-    """The programs of the host that were approved with it, and those that it lacks."""
+def show_interpreters(approved: Code, by: str = "by") -> None:
+    """Print the programs of the host that were approved with it, behind the word `by`, and those that it lacks."""
     interpreters = [interpreter for interpreter in approved.interpreters or () if interpreter.path]
     if interpreters:
-        print_folded(f"  by {', '.join(interpreter.path for interpreter in interpreters)}", 4)
+        print_folded(f"  {by} {', '.join(interpreter.path for interpreter in interpreters)}", 4)
     for program in approved.interpreters or ():
         if not program.path:
             lack = "does not exist" if "/" in program.name else "is in no folder of PATH that only you may change"

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from omac.domain.access.access import AccessRefused
+from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionPruned
 from omac.journal.event_kinds import KIND_OF
@@ -84,7 +85,9 @@ def _show(record: ExplainedRecord, position: int) -> None:
     recorded = record.recorded
     mark = ">" if recorded.position == position else " "
     indent = "  " * min(record.depth, INDENTED_MAX)
-    head = f"{mark} {indent}{recorded.position}  {wall_clock(recorded.at)}  {KIND_OF[type(recorded.event)]}"
+    key = ids.key_of(recorded.stream)
+    of_what = f" of {key.name}" if key.aggregate in ("sidecar", "registration", "credential") else ""
+    head = f"{mark} {indent}{recorded.position}  {wall_clock(recorded.at)}  {KIND_OF[type(recorded.event)]}{of_what}"
     why = f" because of {', '.join(map(str, record.because_of))}" if record.because_of else ""
     fields = shown_fields(recorded.event, whole=recorded.position == position)
     print_folded(f"{head} (by {recorded.actor}{why}) {fields}".rstrip(), len(indent) + 4)

@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from typing import Any
 
 import msgspec
@@ -15,11 +15,13 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import REASONS, Refusal, quoted
 from omac.tools.compose.state import closed, is_suspended, living_sockets, look_at, server_socket
 from omac.tools.terminal.invocation import expanded, print_json
+from omac.tools.terminal.progress import Waiting
 from omac.tools.terminal.render import print_folded, report, report_fix, show_skills
 
 READ_TIMEOUT_S = 5.0
 SUSPENDED_TIMEOUT_S = 0.5  # of a run that does not answer before it continues
 CREDENTIALS = struct.Struct("3i")  # pid, uid and gid of a socket's other end (unix(7))
+WAITS = "waits until sidecars have started or ended"
 CHANGE_TIMEOUT_S = 630.0  # an activation may wait for a slow sidecar's own time-out, at most 600 s
 
 
@@ -143,10 +145,12 @@ def ask_run(run: str, method: str, path: str, document: object = None) -> bytes 
         return None
     connection = _UnixConnection(run, READ_TIMEOUT_S if document is None else CHANGE_TIMEOUT_S)
     body = None if document is None else msgspec.json.encode(document)
+    waiting: AbstractContextManager[object] = nullcontext() if document is None else Waiting(WAITS)
     try:
-        connection.request(method, path, body, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        content = response.read()
+        with waiting:
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            content = response.read()
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         return None
     except PermissionError as error:

@@ -279,7 +279,8 @@ def _show(rows: list[SkillRow], workdir: str) -> None:
         state = f"{row.state}, hidden by the project's" if row.hidden else row.state
         mount = f"/{row.mount}/" if row.mount else "-"
         at = wall_clock_of(row.registered_at) if row.registered_at else "-"
-        shown = (row.name, row.scope, mount, secrets, state, at)
+        scope = "repository" if row.repository else row.scope
+        shown = (row.name, scope, mount, secrets, state, at)
         cells.append((*shown, *[row.dir or "-"] * elsewhere, *[row.harness] * are_alike))
     show_columns(cells)
     for row in rows:

@@ -11,22 +11,18 @@ from typing import TYPE_CHECKING
 from omac.domain.kernel import ids
 from omac.domain.kernel.paths import below_any
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.kernel.sizes import counted
-from omac.domain.skills.meta import Secret
 from omac.domain.skills.repository import is_repository
 from omac.tools.compose.agent_launch import warn, warn_bridge_compat
 from omac.tools.compose.command_context import secret_stores
 from omac.tools.compose.serve_options import ServeOptions
 from omac.tools.compose.serving import Server
+from omac.tools.compose.state import StateDir
 from omac.tools.compose.waiting_sandbox import WaitingSandbox
-from omac.tools.terminal.invocation import typed_with
-from omac.tools.terminal.render import report
 
 if TYPE_CHECKING:
     from omac.tools.compose.registered_skills import RegisteredSkill
-    from omac.tools.compose.vaults import Vault, VaultKey
+    from omac.tools.compose.vaults import VaultKey
 
-TRIES = 3
 SKIP = "leaves it locked: these skills wait until omac unlock"
 
 
@@ -59,7 +55,22 @@ def _ask_before_start(options: ServeOptions, environment: Mapping[str, str]) -> 
     with suppress(Refusal):  # a vault or a journal that cannot be read: what needs it reports it
         if vault.has_passphrase() and key_of_environment(environment) is None:
             skills = _waiting(options, environment)
-    return _ask_key(vault, skills) if skills else None
+    if not skills:
+        return None
+    _refuse_second(options, environment)
+    from omac.tools.cli.vault_key import ask_vault_key
+
+    return ask_vault_key(
+        vault, f", for {', '.join(skills)}", SKIP, "Enter instead of a passphrase leaves the vault locked"
+    )
+
+
+def _refuse_second(options: ServeOptions, environment: Mapping[str, str]) -> None:
+    """Raise Refusal (journal-in-use) where a server has the journal already: nobody types a passphrase in vain."""
+    state = StateDir.of(environment)
+    if not options.beside and state.leads_to_living():
+        with state.without_server(state.journal(environment, options.journal)):
+            pass
 
 
 def _waiting(options: ServeOptions, environment: Mapping[str, str]) -> list[str]:
@@ -76,7 +87,7 @@ def _waiting(options: ServeOptions, environment: Mapping[str, str]) -> list[str]
         status = known.status
         if options.beside:
             return status.scope in scopes
-        is_there = is_repository(status.scope) or below_any(status.dir, options.roots)
+        is_there = bool(options.roots) and (is_repository(status.scope) or below_any(status.dir, options.roots))
         return status.scope in scopes or is_there
 
     here = [registered.status for registered in registry.known if may_run(registered)]
@@ -86,23 +97,3 @@ def _waiting(options: ServeOptions, environment: Mapping[str, str]) -> list[str]
         secrets = registry.credential(status.scope, status.skill, status.harness).secrets
         names |= {status.skill for secret in secrets.values() if secret.store == VAULT}
     return sorted(names & approved)
-
-
-def _ask_key(vault: "Vault", skills: list[str]) -> "VaultKey | None":
-    from omac.tools.terminal.prompts import ask_secret
-
-    wanted = Secret("passphrase", f"of the vault {vault.path}, for {', '.join(skills)}")
-    for left in reversed(range(TRIES)):
-        passphrase = ask_secret(wanted, instead=SKIP)
-        if passphrase is None:
-            return None
-        try:
-            return vault.key_from_passphrase(passphrase)
-        except Refusal as refusal:
-            if refusal.reason != "vault-key-wrong":
-                raise
-            if not left:
-                fix = [typed_with("  # Enter instead of a passphrase leaves the vault locked")]
-                raise Refusal(refusal.reason, refusal.message, fix=fix) from None
-            report(f"  {refusal.message}; {counted(left, 'more try', 'more tries')}", 4)
-    raise AssertionError("the last try returned or raised")

@@ -138,6 +138,8 @@ class Command(_PlainHelp, TyperCommand):
             ):
                 rest = [word.removeprefix("--workdir=") for word in words if word != "--workdir"]
                 error.fix = [" ".join((ctx.command_path, *map(quoted, rest)))]  # type: ignore[attr-defined]
+            elif getattr(error, "option_name", "") == "--global" and self.name == "trust":
+                error.fix = [f"{ctx.command_path} ~"]  # type: ignore[attr-defined]
             elif type(error).__name__ == "MissingParameter":
                 error.fix = [*self._with_missing(ctx, words, error)]  # type: ignore[attr-defined]
             raise

@@ -17,6 +17,7 @@ from omac.tools.terminal.render import print_line, report, show_columns
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
 
 STOP_WITHIN_S = 20.0  # what takes longer goes on without being waited for
+REPORTS_AFTER_S = 1.0
 LOOK_EVERY_S = 0.05
 HEADS = ("PID", "RUN", "AGENT", "SINCE", "PROJECT", "SKILLS")
 
@@ -63,13 +64,17 @@ def _require_seen(run_status: RunStatus) -> None:
 
 
 def _await_end(run_status: RunStatus) -> int:
-    """Wait until a run has ended, and say so; 1 if it takes too long."""
-    deadline = time.monotonic() + STOP_WITHIN_S
+    """Wait until a run has ended, and say so, also that this takes a while; 1 if it takes too long."""
+    begun, is_reported = time.monotonic(), False
+    ending = f"omac: run {run_status.run} (pid {run_status.pid}) is still ending"
     while is_living(run_status.pid, run_status.start_ticks, run_status.boot_id):
-        if time.monotonic() > deadline:
-            ending = f"omac: run {run_status.run} (pid {run_status.pid}) is still ending"
+        waited = time.monotonic() - begun
+        if waited > STOP_WITHIN_S:
             report(f"{ending}; a second omac stop kills what it waits for")
             return 1
+        if waited > REPORTS_AFTER_S and not is_reported:
+            report(f"{ending}: waits for that, {STOP_WITHIN_S:.0f} s at most")
+            is_reported = True
         time.sleep(LOOK_EVERY_S)
     print_line(f"run {run_status.run} has ended")
     return 0

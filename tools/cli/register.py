@@ -22,6 +22,7 @@ from omac.tools.cli.skill_argument import report_besides
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.cli.value_sources import CollectedValues, ValueCollection, ValueOptions, explicit_values, usable
 from omac.tools.cli.vault import make_usable
+from omac.tools.cli.vault_key import TypedKey
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.repositories import repository_of
 from omac.tools.compose.scope_options import Where, for_repository, search_of
@@ -44,6 +45,7 @@ class RegisterRequest(NamedTuple):
     json: bool = False
     remembered_for: str | None = None  # the digest of the code whose saved values count; None: any of that name
     brief: bool = False  # who asked has shown the skill already
+    typed: TypedKey | None = None  # of a command that goes through several skills
 
     def words(self) -> str:
         """The flags that a command has to repeat to want the same values."""
@@ -153,12 +155,12 @@ def _collect(
         raise _missing(request, candidate, missing, everything)
     secrets = {secret.name for secret in sidecar.secrets}
     needed = [name for name in secrets if sources[name] in NEEDS_STORE]
-    _require_store(candidate, needed, everything, asks)
+    _require_store(candidate, needed, everything, asks, request.typed)
     if asks and {"ask", "offer"} & set(sources.values()):
         report(f"{skill.name} in {skill.source} needs values; nothing is recorded until all are entered")
     collected = collection.collect(remembered)
     if not needed:
-        _require_store(candidate, list(collected.values.secrets), everything, asks)
+        _require_store(candidate, list(collected.values.secrets), everything, asks, request.typed)
     return collected
 
 
@@ -189,7 +191,7 @@ def _remembered(
     defaults = everything.credentials.defaults(skill.name)
     stores = {default.secret.store for name, default in defaults.items() if name in wanted and default.secret}
     if collection.can_ask:
-        make_usable(everything.stores, stores)
+        make_usable(everything.stores, stores, typed=request.typed)
     code = request.remembered_for
     try:
         saved = recorded(everything, lambda: everything.credentials.remembered(skill.name, wanted, code))
@@ -200,7 +202,9 @@ def _remembered(
     return usable(collection.sidecar, saved)
 
 
-def _require_store(candidate: Candidate, names: list[str], everything: Opened, asks: bool) -> None:
+def _require_store(
+    candidate: Candidate, names: list[str], everything: Opened, asks: bool, typed: TypedKey | None
+) -> None:
     """The store that would take these secrets can be used. Raises Refusal."""
     if not names:
         return
@@ -209,7 +213,7 @@ def _require_store(candidate: Candidate, names: list[str], everything: Opened, a
     async def read() -> None:
         await stores.read(await stores.chosen(), service, names)
 
-    make_usable(stores, {trio.run(stores.chosen)}, asks=asks)
+    make_usable(stores, {trio.run(stores.chosen)}, asks=asks, typed=typed)
     trio.run(read)
 
 

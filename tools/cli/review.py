@@ -118,7 +118,8 @@ def files_of(files: LiveFiles) -> dict[str, FileEntry]:
     try:
         entries = files.entries()
     except OSError as error:
-        raise Refusal("skill-invalid", f"{error.filename or files.path} {error.strerror}") from None
+        fix = getattr(error, "fix", ())
+        raise Refusal("skill-invalid", f"{error.filename or files.path} {error.strerror}", fix=fix) from None
     return {relpath: entries[relpath] for relpath in _reading_order(entries)}
 
 
@@ -127,8 +128,9 @@ def _reading_order(relpaths: Iterable[str]) -> list[str]:
     return sorted(relpaths, key=lambda relpath: (not considered(relpath), relpath))
 
 
-def show_purpose(reviewed: Review, environment: Mapping[str, str]) -> None:
-    """Print what it is for, what it runs and what it wants."""
+def show_purpose(reviewed: Review, environment: Mapping[str, str], code: Code | None = None) -> None:
+    """Print what it is for, what it runs and what it wants. Of a skill that changed, the programs that run it are those
+    that were approved: they are called so unless `code`, which it has now, is run by the same."""
     skill = reviewed.skill
     guide, sidecar = skill.guide, skill.sidecar
     print_folded(f"{skill.name} in {skill.source}", 4)
@@ -140,7 +142,8 @@ def show_purpose(reviewed: Review, environment: Mapping[str, str]) -> None:
         return
     print_folded(f"  it runs as you: {shlex.join(sidecar.command)}", 4)
     if reviewed.approved is not None:
-        show_interpreters(reviewed.approved)
+        same = code.interpreters == reviewed.approved.interpreters if code else reviewed.state != "changed"
+        show_interpreters(reviewed.approved, "by" if same else "approved before, by")
     print_line(f"  agents call it by $OMAC_{in_variables(sidecar.mount)}_BASE")
     if script := install_script(skill, environment):
         says = f"  its install script is {script.path}, which omac does not run"

@@ -62,8 +62,9 @@ def set_(request: SkillArgument, name: str, rest: Sequence[str], as_json: bool) 
 def import_(request: SkillArgument, source: str, as_json: bool) -> int:
     """Give a skill the secrets in a file of NAME=value lines, all or none; "-" is stdin. Raises Refusal."""
     with opened_skill(request, "omac secrets import", ["--from", source]) as skill:
+        values = _imported(skill, source)
         _open_store(skill)
-        _give(skill, _imported(skill, source), as_json)
+        _give(skill, values, as_json)
     return 0
 
 

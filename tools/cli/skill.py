@@ -63,7 +63,7 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
     print_line("  SKILL.md    what agents read: say when to use the skill")
     values = "a setting" if secrets else "a secret and a setting"
     print_line(f"  omac.yaml   what omac runs; has {values} to uncomment")
-    print_line("  sidecar.py  the server that holds the secret, outside the sandbox")
+    print_line(f"  sidecar.py  the server{' that holds the secret' if secrets else ''}, outside the sandbox")
     if is_home(project):
         print_line("all projects share it, because it is in your home folder")
     print_line(f"next: omac trust{where}")
@@ -132,7 +132,8 @@ def check(directory: str, as_json: bool) -> int:
 def _problems(source: str, neighbours: Neighbours) -> list[str]:
     try:
         problems = check_skill(os.path.realpath(source), current().environment.get("PATH", ""))
-        return problems + neighbours.lookalikes(source) + neighbours.shared_mounts(source)
+        beside = neighbours.namesakes(source) + neighbours.lookalikes(source) + neighbours.shared_mounts(source)
+        return problems + beside
     except OSError as error:
         return [f"{error.filename or source} cannot be read ({error.strerror})"]
 

@@ -25,6 +25,7 @@ from omac.tools.cli.review import Review, files_of, frozen, review_of, show_file
 from omac.tools.cli.show import command, show_approval, show_contents, show_differences
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.cli.value_sources import ValueOptions
+from omac.tools.cli.vault_key import TypedKey
 from omac.tools.compose.approved_copies import FrozenFiles
 from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import Registry
@@ -41,6 +42,7 @@ class TrustRequest(NamedTuple):
 
     where: Where
     journal: str | None = None
+    typed: TypedKey | None = None  # the vault's passphrase is typed once for all skills
 
 
 class Counts(NamedTuple):
@@ -76,6 +78,7 @@ def run(request: TrustRequest, environment: Mapping[str, str]) -> int:
     """Go through the skills; 1 where one could not be shown, or an approval failed that a person wanted. Raises
     Refusal: misuse without a terminal, which names the single commands."""
     folders = DiskSkillFolders(environment)
+    request = request._replace(typed=TypedKey())
     if is_home(directory_of(request.where)):
         report("in your home folder: these skills are shared by all projects")
         request = request._replace(where=request.where._replace(workdir=None, shared=True))
@@ -170,7 +173,7 @@ def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]
         report(f"{reviewed.skill.name} cannot be approved: {refusal.message}")
         report_fix(refusal.fix)
         return "n" if refusal.reason == "skill-invalid" else FAILED
-    show_purpose(reviewed, environment)
+    show_purpose(reviewed, environment, code)
     if reviewed.candidate.place.repository:
         print_folded(f"  an approval holds for the same files in {reviewed.candidate.place.repository.shown}", 4)
     if reviewed.approved is None or reviewed.approved.interpreters != code.interpreters:
@@ -210,7 +213,15 @@ def _approve(reviewed: Review, code: Code, request: TrustRequest, environment: M
     )
     options = ValueOptions(defaults=_takes_saved(reviewed, code, request, environment))
     wanted = RegisterRequest(
-        skill.name, where, options, True, code.digest, request.journal, remembered_for=code.digest, brief=True
+        skill.name,
+        where,
+        options,
+        True,
+        code.digest,
+        request.journal,
+        remembered_for=code.digest,
+        brief=True,
+        typed=request.typed,
     )
     try:
         register(wanted, environment)

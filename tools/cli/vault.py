@@ -1,7 +1,7 @@
 """omac vault and omac unlock: the encrypted file for secrets, and opening the stores that are locked."""
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import cast
 
 import msgspec
@@ -14,6 +14,7 @@ from omac.domain.skills.meta import Secret
 from omac.domain.skills.values import ValueRefused, check_secret
 from omac.tools.cli.control import ask_each, ask_run
 from omac.tools.cli.skill_argument import at_terminal, text_of
+from omac.tools.cli.vault_key import TypedKey, ask_vault_key
 from omac.tools.compose import vaults
 from omac.tools.compose.state import living_sockets
 from omac.tools.compose.vaults import FILE_VARIABLE, KEYCHAIN, VAULT, SecretStores, Vault, VaultKey
@@ -25,17 +26,24 @@ PASSPHRASE_BYTES_MAX = 64 * 1024
 KEY_FILE = "~/.config/omac/vault.key"  # in what a person may paste
 
 
-def make_usable(stores: SecretStores, needed: Collection[str], *, asks: bool = True) -> None:
+def make_usable(
+    stores: SecretStores, needed: Collection[str], *, asks: bool = True, typed: TypedKey | None = None
+) -> None:
     """Have the vault opened, if it is among the stores that are needed, locked, and its person at a terminal where the
-    command `asks`. Raises Refusal (vault-*)."""
+    command `asks`; by the key of `typed` where that fits, which afterwards has the one that was asked for. Raises
+    Refusal (vault-*)."""
     from omac.tools.terminal.prompts import can_ask
 
     if VAULT not in needed:
         return
+    typed = typed or TypedKey()
+    if typed.key is not None:
+        stores.give_vault_key(typed.key)
     try:
         trio.run(stores.unlock, VAULT)
     except Refusal as refusal:
-        if refusal.reason != "vault-locked" or not stores.vault.has_passphrase():
+        is_another = refusal.reason == "vault-key-wrong" and typed.key is not None  # the passphrase was changed
+        if not (is_another or refusal.reason == "vault-locked") or not stores.vault.has_passphrase():
             raise
         if not (asks and can_ask()):
             message = (
@@ -43,7 +51,8 @@ def make_usable(stores: SecretStores, needed: Collection[str], *, asks: bool = T
             )
             fix = [typed_with("  # at a terminal, where it asks")]
             raise Refusal("vault-locked", f"{message} alone", fix=fix) from None
-        stores.give_vault_key(_key_of_person(stores.vault, _typed))
+        typed.key = _typed_key(stores.vault)
+        stores.give_vault_key(typed.key)
 
 
 def init(key_file: str | None, environment: Mapping[str, str]) -> int:
@@ -108,7 +117,7 @@ def passwd(environment: Mapping[str, str]) -> int:
     if not at_terminal():
         message = "no terminal to type the passphrases on; nothing was changed"
         raise Refusal("misuse", message, fix=["omac vault passwd  # at a terminal"])
-    before = vaults.KeyAtHand(_key_of_person(vault, _typed), "this passphrase")
+    before = vaults.KeyAtHand(_typed_key(vault), "this passphrase")
     key, unflushed = vault.change_passphrase(before, _new_passphrase("nothing was changed", "omac vault passwd"))
     print_folded(f"changed the passphrase of the vault {vault.path}")
     for run in living_sockets(environment):
@@ -195,33 +204,27 @@ def _vault_key(stores: SecretStores, runs: bool, environment: Mapping[str, str])
             f"without a terminal, use a vault made with --key-file, which opens with {FILE_VARIABLE}",
             fix=["omac serve --no-inner --root ."],
         )
-    return _key_of_person(stores.vault, _typed if at_terminal() else _read)
+    return _typed_key(stores.vault) if at_terminal() else _read_key(stores.vault)
 
 
-def _key_of_person(vault: Vault, passphrase: Callable[[str], Hidden]) -> VaultKey:
-    try:
-        return vault.key_from_passphrase(passphrase(f"of the vault {vault.path}"))
-    except Refusal as refusal:
-        fix = refusal.fix or [typed_with("  # asks again")]
-        raise Refusal(refusal.reason, refusal.message, fix=fix) from None
+def _typed_key(vault: Vault) -> VaultKey:
+    key = ask_vault_key(vault)
+    assert key is not None, "no question without an answer was asked"
+    return key
 
 
-def _typed(of_what: str) -> Hidden:
-    from omac.tools.terminal.prompts import ask_secret
-
-    value = ask_secret(Secret("passphrase", of_what))
-    assert value is not None, "no question without an answer was asked"
-    return value
-
-
-def _read(of_what: str) -> Hidden:
+def _read_key(vault: Vault) -> VaultKey:
     from omac.tools.terminal.prompts import read_stdin
 
     text = text_of(read_stdin(PASSPHRASE_BYTES_MAX))
     if not text:
-        message = f"the passphrase {of_what} is missing: stdin {'is empty' if text == '' else 'is not text'}"
+        problem = "is empty" if text == "" else "is not text"
+        message = f"the passphrase of the vault {vault.path} is missing: stdin {problem}"
         raise Refusal("prompt-ended", message, fix=["omac unlock"])
-    return Hidden(text)
+    try:
+        return vault.key_from_passphrase(Hidden(text))
+    except Refusal as refusal:
+        raise Refusal(refusal.reason, refusal.message, fix=refusal.fix or [typed_with("  # asks again")]) from None
 
 
 def _init_with_new_key(vault: Vault, path: str) -> None:
@@ -240,10 +243,10 @@ def _show_status(vault: Vault, document: Mapping[str, object], detail: str, runs
         print_line(f"locked here{': ' + detail if detail else ''}")
         if document["key"] != "passphrase":
             report_fix([vault.unlock_command() if runs else vault.export_command()])
-        elif runs:
-            report_fix(["omac unlock"])
         else:
             report("commands that need it ask for the passphrase")
+            if runs:  # which of them have the key is theirs to know
+                report_fix(["omac unlock  # where omac status has a skill that waits for it"])
     else:
         names, services = cast("int", document["names"]), cast("int", document["services"])
         print_line(f"open here: {counted(names, 'value')} of {counted(services, 'skill')}")
@@ -263,7 +266,7 @@ def _new_passphrase(otherwise: str = "no vault was created", command: str = "oma
                 raise
             raise Refusal("value-refused", f"no passphrase was accepted; {otherwise}", fix=[command]) from None
         assert first is not None, "no question without an answer was asked"
-        if first == _typed("the same again"):
+        if first == ask_secret(Secret("passphrase", "the same again")):
             return first
         if left:
             report(f"  the two passphrases differ; {counted(left, 'more try', 'more tries')}", 4)

@@ -23,6 +23,7 @@ from omac.services.skills.registration import Registering
 from omac.tools.compose.journals import carrying
 from omac.tools.compose.state import living_roots
 from omac.tools.compose.tool_caches import cache_folders
+from omac.tools.terminal.progress import Progress
 
 
 class Opened(NamedTuple):
@@ -33,22 +34,23 @@ class Opened(NamedTuple):
     stores: SecretStores
     credentials: Credentials
     registering: Registering
+    copying: Progress  # of approved copies; to be cleared before anything else is shown
 
 
 @contextmanager
 def opened(environment: Mapping[str, str], journal_path: str | None) -> Iterator[Opened]:
     """Open it all, and close the journal in the end. Raises Refusal."""
     state, stores = StateDir.of(environment), secret_stores(environment)
-    with carrying(environment, journal_path) as execution:
+    with carrying(environment, journal_path) as execution, Progress("files copied") as copying:
         key = state.fingerprint_key(lambda: secrets.token_hex(32))
         credentials = Credentials(execution, stores, key, changing_of(state))
         store = execution.journal.store
-        frozen = DiskFrozenSkills(state.frozen(store.path, store.journal_id()))
+        frozen = DiskFrozenSkills(state.frozen(store.path, store.journal_id()), copying.step)
         roots = living_roots(state, execution.host, lambda stream: execution.entry(run.AGGREGATE, stream).state)
         writable = [*_here(environment), *roots, *cache_folders(environment)]
         interpreters = HostInterpreters(environment, writable)
         registering = Registering(execution, frozen, interpreters, credentials)
-        yield Opened(state, DiskSkillFolders(environment), stores, credentials, registering)
+        yield Opened(state, DiskSkillFolders(environment), stores, credentials, registering, copying)
 
 
 def _here(environment: Mapping[str, str]) -> list[str]:

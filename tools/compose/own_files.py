@@ -12,7 +12,7 @@ from omac.adapters.git.quarantine import FOLDER as SET_ASIDE
 from omac.adapters.settings.files import read_user, user_path
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.ids import HostId, RunId, key_of
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.own_files import Flaw
 from omac.domain.settings.settings import resolve
 from omac.journal.file import require_regular, segment_refusal
@@ -70,12 +70,20 @@ class OwnFiles:
         it: a journal can have those of others."""
         vault, host = Vault(os.path.join(self.state.path, state_paths.VAULT)), self.state.known_host()
         entries = system.credentials.entries.items() if system else ()
-        kept = (entry.state.secrets for stream, entry in entries if host in (None, key_of(stream).host))
-        try:
-            if vault.exists() or any(secret.store == VAULT for secrets in kept for secret in secrets.values()):
+        ours = ((key_of(stream), entry.state.secrets.values()) for stream, entry in entries)
+        skills = {
+            key.name for key, secrets in ours
+            if host in (None, key.host) and any(secret.store == VAULT for secret in secrets)
+        }  # fmt: skip
+        if vault.exists():
+            try:
                 vault.has_passphrase()
-        except Refusal as refusal:
-            self.unreadable["vault"] = refusal
+            except Refusal as refusal:
+                self.unreadable["vault"] = refusal
+        elif skills:
+            message = f"no vault exists at {vault.path}, which had secrets of {', '.join(sorted(skills))}"
+            fix = [f"cp -p BACKUP {quoted(vault.path)}", "omac vault init  # without one: their secrets are set again"]
+            self.unreadable["vault"] = Refusal("vault-unusable", message, fix=fix)
 
     def flaws(self) -> tuple[Flaw, ...]:
         """Return what is wrong."""

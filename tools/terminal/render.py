@@ -80,9 +80,11 @@ def _show_directories(status: Status, missing: Container[str]) -> None:
     for directory in status.directories:
         by = f" in run {directory.run}" if directory.dir in several else ""
         print_folded(f"{named(directory.dir)}: {directory.state}{by}")
+        skills = [msgspec.to_builtins(skill) for skill in directory.skills]
         if directory.dir in missing:
             _show_missing(directory, status.runs)
-        show_skills([msgspec.to_builtins(skill) for skill in directory.skills], directory.dir)
+            skills = [skill | {"fix": ()} for skill in skills]  # no command finds them there
+        show_skills(skills, directory.dir)
 
 
 def _show_missing(directory: DirectoryStatus, runs: Sequence[RunStatus]) -> None:

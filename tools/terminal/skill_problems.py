@@ -21,12 +21,13 @@ class SkillProblem(NamedTuple):
 def problem_of(skill: Mapping[str, Any], workdir: str, stream: TextIO) -> SkillProblem:
     """Return what people read of a skill object of JSON, in the directory `workdir`; empty for what all share.
 
-    Where `stream` is a terminal, a person reads the code before approving it, by a command that fits a line; others
-    get the one that approves this code and no other.
+    Where `stream` is a terminal, a person reads the code before approving it, by a command that fits a line, which is
+    that of the home folder for a skill that all share; others get the one that approves this code and no other.
     """
     state, detail = shown_problem(skill["state"], skill.get("detail", ""))
     fix = () if state == "starting" else tuple(skill.get("fix", ()))  # it needs nothing but a moment
     if state != skill["state"] and any(command.startswith(APPROVES) for command in fix) and stream.isatty():
-        here = not workdir or is_current(workdir)
-        fix = ("omac trust" if here else f"omac trust {quoted(workdir)}",)
+        shared = not workdir or any("--global" in command.split() for command in fix)
+        place = " ~" if shared else "" if is_current(workdir) else f" {quoted(workdir)}"
+        fix = (f"omac trust{place}",)
     return SkillProblem(state, detail, fix)
