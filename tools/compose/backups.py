@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
@@ -75,10 +75,21 @@ def _discard_keys(beside: str, target: str) -> None:
         os.unlink(beside)
 
 
-def restore_with_keys(state: StateDir, source: Copy, path: str) -> Restored:
+@contextlib.contextmanager
+def alone_to_restore(state: StateDir, source: Copy, path: str) -> Iterator[None]:
+    """Keep servers, erasures, seals and prunes from the journal at `path`, which a backup replaces. Raises Refusal."""
+    from omac.tools.compose.sealing import without_seal  # loads what appends
+
+    host_id(state)  # minted before the state directory knows the journal, which may be of another host
+    with state.without_server(path), state.subject_keys(path, source.id).turn(), without_seal(path):
+        yield
+
+
+def restore_with_keys(state: StateDir, source: Copy, path: str, present: Copy | None) -> Restored:
     """Replace the journal at `path` by a backup, and keep the backup's keys with those that are there, except those
     erased since. Changes of the signing key since the backup are recorded in the copy before it replaces the journal,
-    so that no interruption leaves them out. Raises Refusal."""
+    so that no interruption leaves them out. `present` is what the journal was before; None where that cannot be read.
+    Raises Refusal."""
     gone, keys = _erased(path), dict[WorkdirId, list[bytes]]()
     beside, erased = source.path + SUFFIX, 0
     if os.path.exists(beside):
@@ -100,7 +111,7 @@ def restore_with_keys(state: StateDir, source: Copy, path: str) -> Restored:
 
             rotations = recorded_again(state, draft, changes)
 
-    _, kept = restore(source.path, path, mark_of(state, path), complete)
+    _, kept = restore(source.path, path, mark_of(state, path), complete, present)
     return Restored(kept, sum(map(bool, keys.values())), erased, rotations, _other_hosts(state, path))
 
 
