@@ -35,6 +35,7 @@ from omac.tools.compose.clock import now_ns
 from omac.tools.compose.journals import mark_of
 from omac.tools.compose.sealing import KeysOf, alone_with, finish, last_checkpoint
 from omac.tools.compose.state import StateDir
+from omac.tools.terminal.invocation import typed_with
 
 
 class PlannedPrune(NamedTuple):
@@ -109,18 +110,19 @@ class Pruning:
     def _require_signed(self, segment: Segment) -> None:
         notes = [
             recorded.event.note
-            for recorded in self._journal.history(self._stream)
+            for stream in self._journal.store.reader.streams(sealing.AGGREGATE.name)  # each host has one
+            for recorded in self._journal.history(StreamId(stream))
             if isinstance(recorded.event, SegmentSealed) and recorded.event.first == segment.first
         ]
         if not notes:
-            message = f"positions {segment.first} to {segment.last} were sealed by another host, which can prune them"
-            raise Refusal("misuse", message, fix=[f"omac audit --kind segment --journal {quoted(self.path)}"])
+            message = f"the journal has no record that positions {segment.first} to {segment.last} were sealed"
+            raise Refusal("journal-damaged", message, fix=[f"omac journal check --journal {quoted(self.path)}"])
         try:
             checkpoint = verified(notes[-1], *self._keys)
         except Refusal as refusal:
             message = f"positions {segment.first} to {segment.last} cannot be pruned: {refusal.message}"
             fix = [
-                "the same with --key KEY  # the public key of then, where it was lost since",
+                typed_with("--key KEY  # the public key of then: of another host, or lost since"),
                 f"omac audit --kind key --journal {quoted(self.path)}",
             ]
             raise Refusal(refusal.reason, message, fix=fix) from refusal
