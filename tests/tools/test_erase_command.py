@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -211,6 +212,28 @@ def test_a_backup_has_the_keys(host: Omac, tmp_path: Path) -> None:
         assert "elsewhere" in rows
         assert WORDS[0] not in rows
     sound(host, closed=3)  # the erasure is on record in the journal that was replaced
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("how", ["damaged", "lost"])
+def test_a_backup_after_an_erasure_in_a_journal_that_is_gone(host: Omac, tmp_path: Path, how: str) -> None:
+    """A restore names the directories whose keys come back though they may have been erased: no journal says so."""
+    copy, journal = tmp_path / "copy.db", host.state / "journal.db"
+    host.ok("journal", "backup", str(copy))
+    host.ok("erase", str(host.root / "shop"), "--yes")
+    if how == "damaged":
+        journal.write_bytes(b"\xa5" * 4096 + journal.read_bytes()[4096:])
+    else:
+        journal.unlink()
+    done = host.run("journal", "restore", str(copy), "--yes")
+    erase = f"omac erase {workdir_id(str(host.root / 'shop'))}"
+    assert done.status == 0
+    assert "1 directory had these keys no more, and the journal that was here cannot be read: what was" in done.err
+    assert done.err.endswith(f"  try: {erase}  # if it was erased\n")
+    assert WORDS[0] in host.ok("audit", "--json")
+    host.ok(*shlex.split(erase)[1:], "--yes")
+    assert WORDS[0] not in host.ok("audit", "--json")
+    assert "had these keys no more" not in host.run("journal", "restore", str(copy), "--yes").err
 
 
 @pytest.mark.full

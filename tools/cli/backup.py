@@ -14,7 +14,7 @@ from omac.tools.compose.journals import path_in_use
 from omac.tools.compose.state import StateDir, is_living_run, look_at
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import print_folded, print_line, report
+from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 
 
 def backup(target: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
@@ -74,6 +74,12 @@ def _show(done: Restored) -> None:
         print_line(
             counted(done.erased, "key is not: what it", "keys are not: what they") + " encrypted was erased since"
         )
+    if done.returned:
+        report(
+            f"{counted(len(done.returned), 'directory', 'directories')} had these keys no more, and the journal that "
+            "was here cannot be read: what was erased since the backup can be read again, until it is erased again"
+        )
+        report_fix([f"omac erase {subject}  # if it was erased" for subject in done.returned])
     if done.rotations:
         print_folded(
             f"the key that signs was replaced since ({counted(done.rotations, 'time')}): that is recorded again"

@@ -31,13 +31,15 @@ class KeptCopy(NamedTuple):
 
 class Restored(NamedTuple):
     """The result of a restore. `kept` is the path of the journal before ("" for none), `subjects` how many directories
-    have keys of the backup. `erased` counts keys that are not restored, because their data was erased since.
+    have keys of the backup. `erased` counts keys that are not restored, because their data was erased since. `returned`
+    are directories that had them no more, where a journal that cannot be read would say whether they were erased.
     `rotations` counts replacements of the signing key since the backup, which the restored journal records again.
     `hosts` are those whose skills the journal has, where this host is none of them."""
 
     kept: str
     subjects: int
     erased: int
+    returned: list[WorkdirId]
     rotations: int
     hosts: list[HostId]
 
@@ -101,7 +103,10 @@ def restore_with_keys(state: StateDir, source: Copy, path: str, present: Copy | 
         for subject, of in kept_keys.items():
             keys[subject] = [key for key, name in zip(of, ids_of(of), strict=True) if name not in gone]
             erased += len(of) - len(keys[subject])
-    state.subject_keys(path, source.id).add(keys)
+    store, known = state.subject_keys(path, source.id), mark_of(state, path).read()
+    is_unknown = present is None and known is not None and known[0] == source.id
+    returned = [subject for subject, of in keys.items() if is_unknown and not {*of} <= {*store.own(subject)}]
+    store.add(keys)
     changes, rotations = _key_changes(state, path, source.id), 0
 
     def complete(draft: str) -> None:
@@ -112,7 +117,7 @@ def restore_with_keys(state: StateDir, source: Copy, path: str, present: Copy | 
             rotations = recorded_again(state, draft, changes)
 
     _, kept = restore(source.path, path, mark_of(state, path), complete, present)
-    return Restored(kept, sum(map(bool, keys.values())), erased, rotations, _other_hosts(state, path))
+    return Restored(kept, sum(map(bool, keys.values())), erased, returned, rotations, _other_hosts(state, path))
 
 
 def _other_hosts(state: StateDir, path: str) -> list[HostId]:
