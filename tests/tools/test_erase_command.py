@@ -20,6 +20,7 @@ from tools.test_seal_command import Killed, reset
 from tools.test_snapshots import called_often
 
 from omac.domain.kernel.ids import workdir_id
+from omac.journal.snapshot_store import APART
 
 WORDS = ("private-basket", "private-argument")
 
@@ -188,6 +189,21 @@ def test_while_it_is_online(host: Omac) -> None:
     assert "elsewhere" not in rows
     assert serving.end() == 0
     assert not in_state(host, (*WORDS, "third", "elsewhere"))
+    sound(host)
+
+
+@pytest.mark.full
+def test_what_a_run_remembers(host: Omac) -> None:
+    """A run that lived before an erasure writes no command line into a snapshot after it."""
+    serving = host.serve()
+    host.ok("sandbox", "run", "--", "true", "remembered-argument", cwd=host.root / "shop")
+    host.ok("status")  # takes it in
+    host.ok("erase", str(host.root / "shop"), "--yes")
+    before = set((host.state / "journals").glob("*.snapshots/*"))
+    called_often(host, APART // 2 + 100)
+    eventually(lambda: set((host.state / "journals").glob("*.snapshots/*")) - before, 30.0, "a snapshot of the run")
+    assert serving.end() == 0
+    assert not in_state(host, (*WORDS, "remembered-argument"))
     sound(host)
 
 
