@@ -9,6 +9,7 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from contract.launches import Program
@@ -20,7 +21,7 @@ from tools.test_seal_command import Killed, reset
 from tools.test_snapshots import called_often
 
 from omac.domain.kernel.ids import workdir_id
-from omac.journal.snapshot_store import APART
+from omac.journal.snapshot_store import APART, SnapshotStore
 
 WORDS = ("private-basket", "private-argument")
 
@@ -204,6 +205,24 @@ def test_what_a_run_remembers(host: Omac) -> None:
     eventually(lambda: set((host.state / "journals").glob("*.snapshots/*")) - before, 30.0, "a snapshot of the run")
     assert serving.end() == 0
     assert not in_state(host, (*WORDS, "remembered-argument"))
+    sound(host)
+
+
+@pytest.mark.full
+def test_a_state_that_was_folded_before(host: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that read the events before an erasure, and would keep a snapshot of them after it, keeps none."""
+    for snapshot in (host.state / "journals").glob("*.snapshots/*"):
+        snapshot.unlink()
+    write, erasures = SnapshotStore.write, list[tuple[int, list[str]]]()
+
+    def write_later(*arguments: Any) -> None:
+        status = host.process("erase", str(host.root / "shop"), "--yes").status if not erasures else 0
+        write(*arguments)
+        erasures.append((status, in_state(host)))
+
+    monkeypatch.setattr(SnapshotStore, "write", write_later)
+    host.ok("status")
+    assert erasures[0] == (0, [])
     sound(host)
 
 
