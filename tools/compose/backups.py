@@ -83,7 +83,9 @@ def alone_to_restore(state: StateDir, source: Copy, path: str) -> Iterator[None]
     from omac.tools.compose.sealing import without_seal  # loads what appends
 
     host_id(state)  # minted before the state directory knows the journal, which may be of another host
-    with state.without_server(path), state.subject_keys(path, source.id).turn(), without_seal(path):
+    keys = state.subject_keys(path, source.id)
+    turn = keys.turn() if os.path.isdir(keys.folder) else contextlib.nullcontext()  # else nothing is to be erased
+    with state.without_server(path), turn, without_seal(path):
         yield
 
 
