@@ -10,7 +10,8 @@ Rules
 2. Only a whole journal is restored. It is copied beside the journal, gets there what it lacks, and takes its place in
    one step; what was there is kept beside it, under a name that is free. The next restore undoes one that was killed
    before that step.
-3. The caller of a restore makes sure that no omac has the journal open.
+3. The caller of a restore makes sure that no run has the journal open. A command may: what it appends until the
+   journal is moved away ends the restore, and behind that it cannot append.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
 from omac.domain.kernel.unflushed import Unflushed
-from omac.journal.file import connect_for_reading, reading, refusal_of
+from omac.journal.file import BUSY_MS, connect_for_reading, reading, refusal_of
 from omac.journal.folders import write_command
 from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import RESTORING, Mark
@@ -170,12 +171,17 @@ def _remove(target: str, *, with_segments: bool = False) -> None:
 
 
 def restore(
-    source: str, path: str, mark: Mark, complete: Callable[[str], None] = lambda draft: None
+    source: str,
+    path: str,
+    mark: Mark,
+    complete: Callable[[str], None] = lambda draft: None,
+    present: Copy | None = None,
 ) -> tuple[Copy, str]:
     """Put a copy of the journal `source` in the place of `path`, and mark it; return where the present one is kept.
 
-    "" where there is no present one. `complete` appends to the copy at a path before it has its place. Raises Refusal;
-    then the present journal is where it was.
+    "" where there is no present one. `complete` appends to the copy at a path before it has its place. `present` is
+    what the caller knows of the present journal, None where that cannot be read. Raises Refusal, also where it has gone
+    on since (contention); then the present journal is where it was.
     """
     inspect(source)
     draft = _draft(path)
@@ -191,6 +197,20 @@ def restore(
     except BaseException:
         _remove(draft, with_segments=True)
         raise
+    kept = _put_in_place(draft, copy, path, mark, present)
+    restored = inspect(path)
+    if (restored.id, restored.position) != (copy.id, copy.position):
+        message = f"{path} is not what was restored: it ends at position {restored.position}, not {copy.position}"
+        raise Refusal("journal-damaged", message, fix=[f"ls -l {quoted(path)}*"])
+    if mark.read() != (copy.id, copy.position):
+        message = f"the journal {path} is restored, but its mark {mark.file} cannot be written"
+        raise Refusal("state-unusable", message, fix=[f"rm {quoted(mark.file)}"])
+    return copy._replace(path=path), kept
+
+
+def _put_in_place(draft: str, copy: Copy, path: str, mark: Mark, present: Copy | None) -> str:
+    """Move what is at `path` away, and the draft there, and mark it; return where the former is kept, "" for none.
+    Raises Refusal; then all is as it was, without the draft."""
     kept, moved, known = "", list[tuple[str, str]](), mark.read()
 
     def move(name: str, to: str) -> None:
@@ -207,24 +227,40 @@ def restore(
                     move(path + suffix, kept + suffix)
                 else:
                     os.unlink(path + suffix)
+        if kept and present is not None:
+            _require_as_known(kept, present)  # from here on nobody can append to it
         if os.path.lexists(folder_of(draft)):
             move(folder_of(draft), folder_of(path))
         mark.trust()
         mark.write(copy.id, copy.position)  # while the copy shows other commands that a restore is under way
         move(draft, path)
         sync_folder(os.path.dirname(path))
-    except OSError as error:
+    except (OSError, Refusal) as error:
         _roll_back(moved, mark, known)
         _remove(draft, with_segments=True)
+        if isinstance(error, Refusal):
+            raise
         raise _unwritable(error.filename or path, error) from error
-    restored = inspect(path)
-    if (restored.id, restored.position) != (copy.id, copy.position):
-        message = f"{path} is not what was restored: it ends at position {restored.position}, not {copy.position}"
-        raise Refusal("journal-damaged", message, fix=[f"ls -l {quoted(path)}*"])
-    if mark.read() != (copy.id, copy.position):
-        message = f"the journal {path} is restored, but its mark {mark.file} cannot be written"
-        raise Refusal("state-unusable", message, fix=[f"rm {quoted(mark.file)}"])
-    return copy._replace(path=path), kept
+    return kept
+
+
+def _require_as_known(kept: str, present: Copy) -> None:
+    """Raise Refusal (contention) where the journal that was moved to `kept` has gone on, once what others had begun to
+    append is in it: a revocation, an erasure or a new key among that would be left out of the restored one."""
+    try:
+        with contextlib.closing(sqlite3.connect(kept, isolation_level=None, timeout=BUSY_MS / 1000)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            (position,) = connection.execute("SELECT position FROM head").fetchone()
+            connection.execute("ROLLBACK")
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:
+            return  # nobody can append to it
+        raise refusal_of(error, present.path) from error
+    if position != present.position:
+        message = f"the journal {present.path} went on while it was being restored, from position {present.position}"
+        fix = [f"omac audit --from {present.position + 1} --journal {quoted(present.path)}  # what came"]
+        fix += ["the same command again"]
+        raise Refusal("contention", f"{message} to {position}; nothing was changed", fix=fix)
 
 
 def _roll_back(moved: list[tuple[str, str]], mark: Mark, known: tuple[str, int] | None) -> None:

@@ -24,12 +24,11 @@ from omac.domain.kernel.ids import HostId, StreamId, journal_stream, key_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied
 from omac.domain.kernel.sizes import counted
-from omac.journal.codec import Codec
+from omac.journal.codec import Codec, wrong_type
 from omac.journal.file import VERSION_INDEX, beyond_repair, reading, segment_refusal
 from omac.journal.leaves import has_tree
 from omac.journal.log_connection import ALL, JournalConnection
 from omac.journal.pruned import PrunedPositions
-from omac.journal.reader import wrong_type
 from omac.journal.segment_check import damaged_segments
 from omac.journal.subject_ciphers import UNREADABLE
 

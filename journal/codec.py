@@ -174,3 +174,20 @@ def _damaged(kind: str, broken: Exception) -> Refusal:
 def _newer(content: str) -> Refusal:
     message = f"the journal holds {content}: a newer omac wrote it, and this one cannot read it"
     return Refusal("journal-newer", message, fix=["omac version  # then install the newer omac"])
+
+
+def wrong_type(
+    at: object, happened: object, causation: object, correlation: object, body: object, sealed: object
+) -> str:
+    """Return which column of an event holds what it never can, "" for none: SQLite keeps any type in any column."""
+    if type(at) is not int:
+        return "the recorded time is no number"
+    if happened is not None and type(happened) is not int:
+        return "the time it happened is no number"
+    if causation is not None and type(causation) is not int:
+        return "the causation is no number"
+    if correlation is not None and type(correlation) is not str:
+        return "the correlation id is no text"
+    if sealed is not None and type(sealed) is not bytes:
+        return "the sealed fields are no bytes"
+    return "" if type(body) is bytes else "the body is no bytes"

@@ -14,7 +14,7 @@ from omac.domain.kernel.event import Event, Latest, Recorded
 from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied
-from omac.journal.codec import Codec
+from omac.journal.codec import Codec, wrong_type
 from omac.journal.commitments import Commitments
 from omac.journal.event_kinds import KIND_OF
 from omac.journal.file import connect_for_reading, damaged, refusal_of, restore_commands
@@ -191,6 +191,13 @@ class Reader:
         query = "SELECT coalesce(max(record), 0) FROM set_aside WHERE record > 0"
         return int(self._one(query, "its repairs cannot be read"))
 
+    def leaf(self, position: int) -> str:
+        """Return the leaf of a position in hexadecimal digits, which is the same after a seal, a prune and a repair; ""
+        where it has none, such as an event of an earlier omac."""
+        if not self._all("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'leaf'"):
+            return ""
+        return "".join(bytes(leaf).hex() for (leaf,) in self._all("SELECT hash FROM leaf WHERE position = ?", position))
+
     def _named(self, rows: Sequence[Any]) -> list[StoredRow]:
         texts = self._texts_of({row[index] for row in rows for index in _NAMED})
         return [self._row(values, texts) for values in rows]
@@ -363,23 +370,6 @@ class ReadJournal(Records):
     def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
         """Return the first positions of a conversation. Raises Refusal."""
         return self.store.correlated(correlation, limit)
-
-
-def wrong_type(
-    at: object, happened: object, causation: object, correlation: object, body: object, sealed: object
-) -> str:
-    """Return which column of an event holds what it never can, "" for none: SQLite keeps any type in any column."""
-    if type(at) is not int:
-        return "the recorded time is no number"
-    if happened is not None and type(happened) is not int:
-        return "the time it happened is no number"
-    if causation is not None and type(causation) is not int:
-        return "the causation is no number"
-    if correlation is not None and type(correlation) is not str:
-        return "the correlation id is no text"
-    if sealed is not None and type(sealed) is not bytes:
-        return "the sealed fields are no bytes"
-    return "" if type(body) is bytes else "the body is no bytes"
 
 
 def recorded(path: str, codec: Codec, row: StoredRow) -> Recorded:

@@ -22,6 +22,7 @@ import msgspec
 from omac.journal.folders import draft_of, make_private, sweep_drafts
 from omac.journal.reader import Reader
 
+ERASURES = "subject"  # the aggregate of their streams
 APART = 50_000
 BYTES_MAX = 1 << 28
 _DIGEST_BYTES = sha256().digest_size
@@ -71,8 +72,11 @@ class SnapshotStore:
         """Return the last position of the journal that is in a segment; 0 for none. Raises Refusal."""
         return self._reader.sealed_to()
 
-    def write(self, position: int, snapshot: bytes) -> None:
-        """Keep a snapshot, and give up the one before it where it is not needed any more. Raises Refusal."""
+    def write(self, position: int, snapshot: bytes, known: int = 0) -> None:
+        """Keep a snapshot, and give up the one before it where it is not needed any more. None is kept where an erasure
+        came behind it, and behind position `known`, up to which the events were there when they were read: it may have
+        what that erased. Raises Refusal.
+        """
         before = [at for at in self.positions() if at < position]
         head = b"".join((self._binding(position), sha256(snapshot).digest()))
         draft = draft_of(self.path(position))
@@ -87,8 +91,15 @@ class SnapshotStore:
             except OSError:
                 os.unlink(draft)
                 return
+            if self._is_erased_behind(max(position, known)):  # what is kept before is removed by it
+                self.remove(position)
+                return
             if before and before[-1] - (before[-2] if len(before) > 1 else 0) < APART:
                 self.remove(before[-1])
+
+    def _is_erased_behind(self, position: int) -> bool:
+        streams = self._reader.streams(ERASURES)
+        return any(row.id > position for stream in streams for row in self._reader.versions(stream))
 
     def remove(self, position: int) -> None:
         """Give a snapshot up."""

@@ -83,6 +83,7 @@ class SqlRecorder(ApplicationRecorder):
         try:
             connection = self._writer
             with connection.transaction():
+                self._watch.require_same(lambda: False)  # it may have been moved away meanwhile
                 streams, kinds = {event.originator_id for event in events}, {event.topic for event in events}
                 encrypted = any(event.sealed for event in events)
                 top = next_top(connection, kinds, self.path, self._is_living, encrypted=encrypted)

@@ -6,8 +6,11 @@
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from omac.domain.access import access, control
 from omac.domain.access.control import ControlRefused
+from omac.domain.access.erasure import ErasureRequested
 from omac.domain.aggregates import AGGREGATES
 from omac.domain.credentials import credential
 from omac.domain.directories import directory
@@ -16,6 +19,7 @@ from omac.domain.guard.denial import GuardDenied
 from omac.domain.kernel import ids, run
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Event, Recorded
+from omac.domain.kernel.redaction import ERASED
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied, PositionPruned
 from omac.domain.sandbox import launch
@@ -111,6 +115,18 @@ class System:
         if recorded.version is not None:
             self.aggregates[ids.key_of(recorded.stream).aggregate].skip(recorded)
 
+    def _erase(self, recorded: Recorded) -> None:
+        """Forget the command lines of launches whose key is destroyed: a run that lives writes snapshots later."""
+        event, host = recorded.event, ids.key_of(recorded.stream).host
+        assert isinstance(event, ErasureRequested)
+        for stream, entry in self.sandboxes.entries.items():
+            begun = entry.state.launch
+            if begun is None or not begun.argv or ids.key_of(stream).host != host:
+                continue
+            if ids.workdir_id(begun.workdir) == event.workdir:
+                state = replace(entry.state, launch=replace(begun, argv=(ERASED,)))
+                self.sandboxes.entries[stream] = replace(entry, state=state)
+
     def _count_pruned(self, recorded: Recorded) -> None:
         """Add what events that were pruned had added."""
         event = recorded.event
@@ -142,6 +158,7 @@ class System:
             (self.controls.apply, control.AGGREGATE.events),
             (self.tokens.apply, TokenIndex.EVENTS),
             (self.run_namespaces.apply, RunNamespaces.EVENTS),
+            (self._erase, (ErasureRequested,)),
         ]
         for fold, events in kinds:
             for event in events:

@@ -27,7 +27,7 @@ def restored(journal: Records, snapshots: SnapshotStore | None, head: int) -> Sy
     """Return the system at position `head`. Raises Refusal."""
     system = nearest(snapshots, head)
     began = system.position
-    kept, shown = KeptSnapshots(snapshots, system.position), time.monotonic()
+    kept, shown = KeptSnapshots(snapshots, system.position, head), time.monotonic()
     for recorded in journal.folded(system.position, head):
         system.apply(recorded)
         kept.notice(system)
@@ -55,17 +55,19 @@ def forged(journal: Records, snapshots: SnapshotStore, head: Callable[[], int]) 
 
 
 class KeptSnapshots:
-    """Keeps a snapshot of a system now and then; the last one was of `position`."""
+    """Keeps a snapshot of a system now and then; the last one was of `position`. Events up to `known` were there when
+    the fold began."""
 
-    def __init__(self, store: SnapshotStore | None, position: int) -> None:
+    def __init__(self, store: SnapshotStore | None, position: int, known: int = 0) -> None:
         self._store = store
         self._position = position
+        self._known = known
 
     def notice(self, system: System, worth: int = APART) -> None:
         """Keep one if `worth` events or more were folded since the last; none where the journal is away."""
         if self._store is not None and system.position - self._position >= worth:
             with contextlib.suppress(Refusal):
-                self._store.write(system.position, encoded(system))
+                self._store.write(system.position, encoded(system), self._known)
             self._position = system.position
 
 

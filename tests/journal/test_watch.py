@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -50,6 +51,26 @@ def test_a_log_that_is_removed(path: Path, removed: tuple[str, ...]) -> None:
     append_calls(again, "d")
     again.close()
     assert read(path) == ["a", "b", "c", "d"]
+
+
+def test_moved_away_while_an_append_waits(path: Path) -> None:
+    """An append that waits for its turn while the journal is moved away is refused, and not in what was moved."""
+    journal = journal_at(path)
+    append_calls(journal, "a")
+    moved, refusals = path.with_name("moved.db"), list[Refusal]()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        waiting = threading.Thread(target=lambda: refusals.append(refused(journal)))
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive()
+        for suffix in ("-wal", "-shm", ""):
+            path.with_name(f"{path.name}{suffix}").rename(moved.with_name(f"{moved.name}{suffix}"))
+        other.execute("ROLLBACK")
+        waiting.join()
+    journal.close()
+    assert [f"{path} was removed while" in refusal.message for refusal in refusals] == [True]
+    assert read(moved) == ["a"]
 
 
 def test_a_log_that_is_replaced(path: Path) -> None:

@@ -19,7 +19,9 @@ from contract.launches import Program
 from contract.media import needs_bubblewrap, read_only
 from killed_restore import Killed
 from polling import eventually
-from real_omac import Omac
+from real_omac import Done, Omac
+
+from omac.journal import backup
 
 BACKUPS = "omac.tools.compose.backups"
 ATOMIC = "omac.adapters.files.atomic"
@@ -337,3 +339,55 @@ def test_a_backup_that_failed_leaves_no_keys(omac: Omac, tmp_path: Path) -> None
     assert (done.status, "copy.db cannot be written" in done.err) == (5, True), done
     assert set(os.listdir(tmp_path)) == before
     omac.ok("journal", "backup", str(copy))
+
+
+def beside_a_restore(omac: Omac, copy: Path, step: str, *words: str, cwd: Path) -> tuple[Done, Done]:
+    """Restore a backup, and have another process do a command at a step; return what both did."""
+    others: list[Done] = []
+    real = getattr(backup, step)
+
+    def then(*arguments: object) -> object:
+        if not others:
+            others.append(Done(-1, "", ""))
+            others[0] = omac.process(*words, cwd=cwd)
+        return real(*arguments)
+
+    with mock.patch.object(backup, step, then):
+        done = omac.run("journal", "restore", str(copy), "--yes")
+    return done, others[0]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("step", ["back_up", "_into_one_file", "_free"])
+@pytest.mark.parametrize(
+    "words",
+    [("key", "rotate"), ("revoke", "echo"), ("journal", "prune", "--keep", "0s", "--yes"), ("erase", ".", "--yes")],
+    ids=lambda words: words[0] if words[0] != "journal" else words[1],
+)
+def test_what_is_recorded_beside_a_restore(omac: Omac, tmp_path: Path, words: tuple[str, ...], step: str) -> None:
+    """Records of a command beside a restore are in the journal afterwards, or the command is refused."""
+    project = omac.approved("shop")
+    omac.ok("sandbox", "run", "--", "true", "word", cwd=project)
+    omac.ok("checkpoint")
+    omac.ok("journal", "seal")
+    copy = tmp_path / "copy.db"
+    omac.ok("journal", "backup", str(copy))
+    before = position(omac)
+    restore, other = beside_a_restore(omac, copy, step, *words, cwd=project)
+    if words[0] in ("erase", "journal"):
+        assert (restore.status, other.status) == (0, 5), (restore, other)
+        assert (
+            f"a restore of the journal {omac.state / 'journal.db'} is at work" in other.err or "subjects" in other.err
+        )
+    else:
+        assert (restore.status, other.status) == (5, 0), (restore, other)
+        assert f"went on while it was being restored, from position {before} to {position(omac)}" in restore.err
+        assert "nothing was changed\n  try: omac audit --from" in restore.err
+    assert sorted(path.name for path in omac.state.glob("journal.db*") if not path.name.endswith(("-wal", "-shm"))) == [
+        "journal.db",
+        *(["journal.db.before-restore-1", "journal.db.before-restore-1.segments"] if not restore.status else []),
+        "journal.db.segments",
+    ]
+    assert json.loads(omac.ok("audit", "verify", "--json"))["findings"] == []
+    omac.ok("checkpoint")
+    omac.ok("journal", "restore", str(copy), "--yes")

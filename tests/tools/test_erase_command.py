@@ -2,12 +2,14 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from contract.launches import Program
@@ -19,6 +21,7 @@ from tools.test_seal_command import Killed, reset
 from tools.test_snapshots import called_often
 
 from omac.domain.kernel.ids import workdir_id
+from omac.journal.snapshot_store import APART, SnapshotStore
 
 WORDS = ("private-basket", "private-argument")
 
@@ -191,6 +194,39 @@ def test_while_it_is_online(host: Omac) -> None:
 
 
 @pytest.mark.full
+def test_what_a_run_remembers(host: Omac) -> None:
+    """A run that lived before an erasure writes no command line into a snapshot after it."""
+    serving = host.serve()
+    host.ok("sandbox", "run", "--", "true", "remembered-argument", cwd=host.root / "shop")
+    host.ok("status")  # takes it in
+    host.ok("erase", str(host.root / "shop"), "--yes")
+    before = set((host.state / "journals").glob("*.snapshots/*"))
+    called_often(host, APART // 2 + 100)
+    eventually(lambda: set((host.state / "journals").glob("*.snapshots/*")) - before, 30.0, "a snapshot of the run")
+    assert serving.end() == 0
+    assert not in_state(host, (*WORDS, "remembered-argument"))
+    sound(host)
+
+
+@pytest.mark.full
+def test_a_state_that_was_folded_before(host: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that read the events before an erasure, and would keep a snapshot of them after it, keeps none."""
+    for snapshot in (host.state / "journals").glob("*.snapshots/*"):
+        snapshot.unlink()
+    write, erasures = SnapshotStore.write, list[tuple[int, list[str]]]()
+
+    def write_later(*arguments: Any) -> None:
+        status = host.process("erase", str(host.root / "shop"), "--yes").status if not erasures else 0
+        write(*arguments)
+        erasures.append((status, in_state(host)))
+
+    monkeypatch.setattr(SnapshotStore, "write", write_later)
+    host.ok("status")
+    assert erasures[0] == (0, [])
+    sound(host)
+
+
+@pytest.mark.full
 def test_a_backup_has_the_keys(host: Omac, tmp_path: Path) -> None:
     """A backup keeps the keys in a file beside it; a restore brings back the fields, but not those erased since."""
     copy, keys = tmp_path / "copy.db", tmp_path / "copy.db.keys"
@@ -211,6 +247,28 @@ def test_a_backup_has_the_keys(host: Omac, tmp_path: Path) -> None:
         assert "elsewhere" in rows
         assert WORDS[0] not in rows
     sound(host, closed=3)  # the erasure is on record in the journal that was replaced
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("how", ["damaged", "lost"])
+def test_a_backup_after_an_erasure_in_a_journal_that_is_gone(host: Omac, tmp_path: Path, how: str) -> None:
+    """A restore names the directories whose keys come back though they may have been erased: no journal says so."""
+    copy, journal = tmp_path / "copy.db", host.state / "journal.db"
+    host.ok("journal", "backup", str(copy))
+    host.ok("erase", str(host.root / "shop"), "--yes")
+    if how == "damaged":
+        journal.write_bytes(b"\xa5" * 4096 + journal.read_bytes()[4096:])
+    else:
+        journal.unlink()
+    done = host.run("journal", "restore", str(copy), "--yes")
+    erase = f"omac erase {workdir_id(str(host.root / 'shop'))}"
+    assert done.status == 0
+    assert "1 directory had these keys no more, and the journal that was here cannot be read: what was" in done.err
+    assert done.err.endswith(f"  try: {erase}  # if it was erased\n")
+    assert WORDS[0] in host.ok("audit", "--json")
+    host.ok(*shlex.split(erase)[1:], "--yes")
+    assert WORDS[0] not in host.ok("audit", "--json")
+    assert "had these keys no more" not in host.run("journal", "restore", str(copy), "--yes").err
 
 
 @pytest.mark.full

@@ -110,6 +110,19 @@ def test_a_draft_that_nobody_goes_on_with(busy: Omac, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+def test_a_draft_whose_record_is_pruned(busy: Omac, tmp_path: Path) -> None:
+    """A prune empties the draft of an export, which holds what it drops, and which no later erasure would know of."""
+    folder = tmp_path / "bundle"
+    draft = interrupted(busy, folder)
+    busy.ok("checkpoint")
+    busy.ok("journal", "seal")
+    busy.ok("journal", "prune", "--keep", "0s", "--yes")
+    assert (PATH in texts(draft), [path.name for path in draft.iterdir()]) == (False, [".progress.json"])
+    done = busy.run("export", "--out", str(folder))
+    assert (done.status, "omac export --out NEW" in done.err) == (2, True), done
+
+
+@pytest.mark.full
 def test_beside_an_export(busy: Omac, tmp_path: Path) -> None:
     """An erasure fails while an export is at work on a draft; the next one completes it and empties the draft."""
     draft = interrupted(busy, tmp_path / "bundle")

@@ -226,6 +226,22 @@ def test_a_backup_from_before_a_rotation(used: Omac, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+def test_a_backup_from_before_a_rotation_that_is_lost(used: Omac, tmp_path: Path) -> None:
+    """A backup that is restored where the journal with a rotation is lost is verified with the key that it names."""
+    first, copy = used.ok("key", "show").strip(), str(tmp_path / "copy.db")
+    used.ok("checkpoint")
+    used.ok("journal", "backup", copy)
+    used.ok("key", "rotate")
+    (used.state / "journal.db").write_bytes(b"")
+    used.ok("journal", "restore", copy, "--yes")
+    done = used.run("audit", "verify")
+    assert done.status == 10
+    assert f"its signer is {first.rpartition('+')[0]} (checkpoint-invalid)" in done.out
+    assert "  try: omac audit verify --key KEY  # what omac key show printed when these were signed: " in done.err
+    assert verified(used, "--key", first)["findings"] == []
+
+
+@pytest.mark.full
 def test_a_restore_killed_at_every_moment(used: Omac, tmp_path: Path) -> None:
     """A killed restore leaves the old journal, the restored one with its rotation, or none.
 

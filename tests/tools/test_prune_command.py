@@ -290,6 +290,27 @@ def test_what_a_lost_key_signed(host: Omac) -> None:
 
 
 @pytest.mark.full
+def test_what_another_host_sealed(host: Omac, tmp_path: Path) -> None:
+    """A journal that was restored on another host is pruned there once the user names the key of the former one."""
+    public, backup, here = (
+        host.ok("key", "show").strip(),
+        str(tmp_path / "b.db"),
+        {"OMAC_STATE_DIR": str(tmp_path / "s")},
+    )
+    host.ok("journal", "backup", backup)
+    host.ok("journal", "restore", backup, extra=here)
+    host.ok("checkpoint", extra=here)
+    host.ok("journal", "seal", extra=here)
+    prune = ("journal", "prune", "--keep", "0s", "--yes")
+    done = host.run(*prune, extra=here)
+    assert (done.status, "cannot be pruned: the key omac/" in done.err) == (2, True), done
+    assert f"  try: omac {' '.join(prune)} --key KEY  # the public key of then: " in done.err
+    assert f"pruned up to position {head(host)};" in host.ok(*prune, "--key", public, extra=here)
+    assert json.loads(host.ok("audit", "verify", "--json", extra=here))["findings"] == []
+    host.ok("journal", "check", extra=here)
+
+
+@pytest.mark.full
 def test_it_goes_on(host: Omac) -> None:
     """A pruned journal takes approvals, calls, seals, exports, backups and a restore."""
     project = host.root / "shop"

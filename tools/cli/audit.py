@@ -14,6 +14,7 @@ from omac.projections.evidence.accesses import AuditRow, ended_rows
 from omac.projections.evidence.audit_query import AuditQuery, count_by
 from omac.tools.cli.audit_cursor import START, Cursor
 from omac.tools.cli.audit_filters import Form, count_command
+from omac.tools.compose.followed_journal import FollowedJournal
 from omac.tools.compose.journals import to_read
 from omac.tools.compose.searched_audit import SearchedAudit
 from omac.tools.compose.state import StateDir
@@ -132,7 +133,7 @@ def _resume(request: AuditRequest, environment: Mapping[str, str]) -> int:
     """Show a page of the rows that ended after a cursor, then the cursor of the next page."""
     with to_read(environment, request.journal) as journal:
         head = journal.store.head()
-        cursor = Cursor.parse(request.after or START, journal.store.journal_id(), head)
+        cursor = Cursor.parse(request.after or START, journal.store)
         if request.follow:
             _follow(request, environment, cursor, shows_cursors=True)
             return 0
@@ -141,7 +142,8 @@ def _resume(request: AuditRequest, environment: Mapping[str, str]) -> int:
         page = AuditPage(islice(cursor.behind(audit.ended(request.query, cursor.known)), request.page))
         _show(progress.before(page.rows()), request.form)
         _report_pruned(journal, request.query, cursor.known)
-    following = page.last if page.last and page.count == request.page else Cursor(cursor.journal_id, head)
+        following = page.last if page.last and page.count == request.page else Cursor(cursor.journal_id, head)
+        following = following.bound(journal.store.leaf(following.position))
     if request.form == "json":
         print_json({"cursor": str(following)})
     else:
@@ -168,17 +170,19 @@ class AuditPage:
 def _follow(
     request: AuditRequest, environment: Mapping[str, str], cursor: Cursor, *, shows_cursors: bool = False
 ) -> None:
-    """Show each row behind the cursor as it ends, until the person ends it; with its own cursor, in JSON, if wanted."""
+    """Show each row behind the cursor as it ends, until the person ends it; with its own cursor, in JSON, if wanted.
+    Raises Refusal."""
     with to_read(environment, request.journal) as journal:
-        head = journal.store.head()
-        audit = SearchedAudit(journal, StateDir.of(environment), head)
-        fold = audit.fold()
-        _show_each(cursor.behind(audit.ended(request.query, cursor.known)), request, shows_cursors=shows_cursors)
-    ended = ended_rows(_records_for_ever(request, environment, head), fold)
-    _show_each(cursor.behind(ended), request, shows_cursors=shows_cursors)
+        followed = FollowedJournal(journal, environment, request.journal)
+        audit = SearchedAudit(journal, StateDir.of(environment), followed.position)
+        fold, leaf = audit.fold(), journal.store.leaf
+        known = cursor.behind(audit.ended(request.query, cursor.known))
+        _show_each(((each.bound(leaf(each.position)), row) for each, row in known), request, shows_cursors)
+    later = cursor.behind(ended_rows(_later_for_ever(followed), fold))
+    _show_each(((each.bound(followed.leaf), row) for each, row in later), request, shows_cursors)
 
 
-def _show_each(ended: Iterable[tuple[Cursor, AuditRow]], request: AuditRequest, *, shows_cursors: bool) -> None:
+def _show_each(ended: Iterable[tuple[Cursor, AuditRow]], request: AuditRequest, shows_cursors: bool) -> None:
     for cursor, row in ended:
         if request.query.matches(row):
             if shows_cursors and request.form == "json":
@@ -187,13 +191,10 @@ def _show_each(ended: Iterable[tuple[Cursor, AuditRow]], request: AuditRequest, 
                 _show([row], request.form, headed=False)
 
 
-def _records_for_ever(request: AuditRequest, environment: Mapping[str, str], position: int) -> Iterator[Recorded]:
-    """Yield the records of a journal behind a position, those to come included. Raises Refusal."""
+def _later_for_ever(followed: FollowedJournal) -> Iterator[Recorded]:
+    """Yield the records of a journal as they come. Raises Refusal."""
     while True:
-        with to_read(environment, request.journal) as journal:
-            for recorded in journal.records(position):
-                position = recorded.position
-                yield recorded
+        yield from followed.later()
         wait_for_more(FOLLOW_S)
 
 

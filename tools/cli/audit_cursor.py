@@ -6,23 +6,31 @@ from typing import NamedTuple
 
 from omac.domain.access.access import number_of, position_of
 from omac.domain.kernel.refusal import Refusal
+from omac.journal.reader import Reader
 from omac.projections.evidence.accesses import AuditRow, request_order
 
 START = "start"
-FORM = re.compile(r"([A-Za-z0-9_-]{1,64})\.([0-9]{1,18})(?:\.([0-9]{1,18}))?")
+LEAF_DIGITS = 16  # of a leaf: enough to tell two records apart
+FORM = re.compile(rf"([A-Za-z0-9_-]{{1,64}})\.([0-9]{{1,18}})(?:\.([0-9]{{1,18}}))?(?:-([0-9a-f]{{{LEAF_DIGITS}}}))?")
 
 
 class Cursor(NamedTuple):
     """All rows that ended at `position` of the journal `journal_id`, or before, are known to the reader; with an
-    `access`, of those that ended at `position` the ones up to that."""
+    `access`, of those that ended at `position` the ones up to that. `leaf` begins that of the record there: a restored
+    backup goes on with others. "" for one that is not known."""
 
     journal_id: str
     position: int
     access: int | None = None
+    leaf: str = ""
 
     def __str__(self) -> str:
-        end = "" if self.access is None else f".{self.access}"
-        return f"{self.journal_id}.{self.position}{end}"
+        access = "" if self.access is None else f".{self.access}"
+        return f"{self.journal_id}.{self.position}{access}{self.leaf and f'-{self.leaf}'}"
+
+    def bound(self, leaf: str) -> "Cursor":
+        """Return it as the cursor of the record with this leaf."""
+        return self._replace(leaf=leaf[:LEAF_DIGITS])
 
     @property
     def known(self) -> int:
@@ -39,15 +47,16 @@ class Cursor(NamedTuple):
                 yield Cursor(self.journal_id, position, row.access if number < len(rows) else None), row
 
     @classmethod
-    def parse(cls, text: str, journal_id: str, head: int) -> "Cursor":
-        """Return the cursor that was typed, for the journal with this id and last position. Raises Refusal (misuse)."""
+    def parse(cls, text: str, store: Reader) -> "Cursor":
+        """Return the cursor that was typed, for this journal. Raises Refusal (misuse)."""
+        journal_id, head = store.journal_id(), store.head()
         if text == START:
             return cls(journal_id, 0)
         fix = ["--after start  # from the beginning"]
         match = FORM.fullmatch(text)
         if match is None:
             raise Refusal("misuse", f"--after takes start, or a cursor that omac audit printed, not {text!r}", fix=fix)
-        cursor = cls(match[1], int(match[2]), int(match[3]) if match[3] else None)
+        cursor = cls(match[1], int(match[2]), int(match[3]) if match[3] else None, match[4] or "")
         if cursor.journal_id != journal_id:
             message = (
                 f"the cursor {text} is of another journal (id {cursor.journal_id}) than this one (id {journal_id})"
@@ -55,5 +64,8 @@ class Cursor(NamedTuple):
             raise Refusal("misuse", message, fix=fix)
         if cursor.position > head:
             message = f"the cursor {text} is ahead of the journal, which ends at {head}: it is an older copy"
+            raise Refusal("misuse", message, fix=fix)
+        if cursor.leaf and not store.leaf(cursor.position).startswith(cursor.leaf):
+            message = f"the cursor {text} is of records that this journal does not have: a backup was restored since"
             raise Refusal("misuse", message, fix=fix)
         return cursor

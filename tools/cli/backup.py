@@ -9,12 +9,12 @@ from omac.domain.kernel.sizes import counted
 from omac.journal.backup import Copy, inspect, put_back
 from omac.journal.file import JournalInCreation
 from omac.journal.format import require_unused
-from omac.tools.compose.backups import Restored, back_up_with_keys, restore_with_keys
+from omac.tools.compose.backups import Restored, alone_to_restore, back_up_with_keys, restore_with_keys
 from omac.tools.compose.journals import path_in_use
-from omac.tools.compose.state import StateDir, host_id, is_living_run, look_at
+from omac.tools.compose.state import StateDir, is_living_run, look_at
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import print_folded, print_line, report
+from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 
 
 def backup(target: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
@@ -46,18 +46,18 @@ def restore(source: str, journal_path: str | None, yes: bool, environment: Mappi
     except JournalInCreation:
         message = f"{backup_path} is no backup: it is empty"
         raise Refusal("journal-unavailable", message, fix=[look_at(backup_path)]) from None
-    host_id(state)  # minted before the state directory knows the journal, which may be of another host
-    with state.without_server(path):
+    with alone_to_restore(state, copy, path):
         if put_back(path):
             report(f"a restore was interrupted: the journal that it had moved away is {path} again")
             if not os.path.exists(backup_path):  # that is what was to be restored
                 print_folded(f"{path} is restored to position {copy.position}")
                 return 0
         require_unused(path, partial(is_living_run, state))
-        if (loss := _loss(path, copy)) and not _confirmed(loss, yes):
+        present, loss = _present(path, copy)
+        if loss and not _confirmed(loss, yes):
             report("nothing was changed")
             return 1
-        done = restore_with_keys(state, copy, path)
+        done = restore_with_keys(state, copy, path, present)
     print_folded(f"{path} is restored to position {copy.position}")
     _show(done)
     where = f" --journal {quoted(path)}" if journal_path is not None else ""
@@ -74,6 +74,12 @@ def _show(done: Restored) -> None:
         print_line(
             counted(done.erased, "key is not: what it", "keys are not: what they") + " encrypted was erased since"
         )
+    if done.returned:
+        report(
+            f"{counted(len(done.returned), 'directory', 'directories')} had these keys no more, and the journal that "
+            "was here cannot be read: what was erased since the backup can be read again, until it is erased again"
+        )
+        report_fix([f"omac erase {subject}  # if it was erased" for subject in done.returned])
     if done.rotations:
         print_folded(
             f"the key that signs was replaced since ({counted(done.rotations, 'time')}): that is recorded again"
@@ -85,20 +91,22 @@ def _show(done: Restored) -> None:
         )
 
 
-def _loss(path: str, copy: Copy) -> str:
-    """Return in a few words what a restore would lose: positions of the present journal that the backup lacks, another
-    journal, or a damaged one. "" for no loss."""
+def _present(path: str, copy: Copy) -> tuple[Copy | None, str]:
+    """Return the present journal, None for one that cannot be read, and in a few words what a restore would lose:
+    positions that the backup lacks, another journal, or a damaged one. "" for no loss."""
     try:
         present = inspect(path)
     except Refusal as refusal:
-        return "" if refusal.reason == "journal-unavailable" else f"the present journal is damaged ({refusal.message})"
+        is_none = refusal.reason == "journal-unavailable"
+        return None, "" if is_none else f"the present journal is damaged ({refusal.message})"
     if present.id != copy.id:
-        return f"the backup is of another journal (id {copy.id}, not {present.id})" if present.position else ""
+        other = f"the backup is of another journal (id {copy.id}, not {present.id})"
+        return present, other if present.position else ""
     if present.position > copy.position:
         later = present.position - copy.position
         positions = counted(later, "later position is", "later positions are")
-        return f"{positions} in the present journal and not in the backup: any revocation among them is undone"
-    return ""
+        return present, f"{positions} in the present journal and not in the backup: any revocation among them is undone"
+    return present, ""
 
 
 def _confirmed(loss: str, yes: bool) -> bool:

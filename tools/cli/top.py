@@ -10,6 +10,7 @@ import msgspec
 
 from omac.projections.evidence.audit_query import AuditQuery
 from omac.projections.evidence.load import CallLoad, RecentCalls
+from omac.tools.compose.followed_journal import FollowedJournal
 from omac.tools.compose.journals import to_read
 from omac.tools.compose.searched_audit import SearchedAudit
 from omac.tools.compose.state import StateDir
@@ -53,12 +54,10 @@ class _Reading:
     """The journal, read on from where it was read last."""
 
     def __init__(self, journal: str | None, environment: Mapping[str, str]) -> None:
-        self._journal = journal
-        self._environment = environment
         self._calls = RecentCalls(WINDOW_S)
         with to_read(environment, journal) as opened:
-            self._position = opened.store.head()
-            audit = SearchedAudit(opened, StateDir.of(environment), self._position)
+            self._followed = FollowedJournal(opened, environment, journal)
+            audit = SearchedAudit(opened, StateDir.of(environment), self._followed.position)
             now = time.time_ns()
             before = opened.store.position_at(now - round(2 * WINDOW_S * 1e9))
             for _, rows in audit.ended(AuditQuery(kind="access", until=now), before):  # however early they began
@@ -68,11 +67,9 @@ class _Reading:
 
     def load(self, now: int) -> list[CallLoad]:
         """Return the load at `now`. Raises Refusal."""
-        with to_read(self._environment, self._journal) as opened:
-            for recorded in opened.records(self._position):
-                self._position = recorded.position
-                for row in self._fold.apply(recorded):
-                    self._calls.end(row, now)
+        for recorded in self._followed.later():
+            for row in self._fold.apply(recorded):
+                self._calls.end(row, now)
         return self._calls.load(now, self._fold.accesses.values())
 
 

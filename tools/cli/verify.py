@@ -15,7 +15,7 @@ from omac.journal.verification import Chain, KeptRoot, Mismatch, Verified, verif
 from omac.tools.cli.audit_filters import between_none
 from omac.tools.compose.journals import codec_of, mark_of, path_in_use
 from omac.tools.compose.state import StateDir
-from omac.tools.terminal.invocation import is_position, print_json
+from omac.tools.terminal.invocation import is_position, print_json, typed_with
 from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 
@@ -149,9 +149,20 @@ def _show(path: str, verified: Verified, chain: Chain, roots: Sequence[KeptRoot]
         print_folded(f"  set aside by omac journal repair: {', '.join(map(str, verified.set_aside))}", 4)
     if verified.findings:
         report(f"the journal is not what was recorded, from position {verified.findings[0].position} on")
-        named = f"--journal {quoted(path)}"
-        report_fix([f"omac journal check {named}  # which positions cannot be read, and the command that repairs them"])
-        report_fix([f"omac journal restore BACKUP {named}  # a copy of omac journal backup from before"])
+        report_fix(_commands(path, verified))
+
+
+def _commands(path: str, verified: Verified) -> list[str]:
+    """Return the commands that lead on from findings."""
+    named = f"--journal {quoted(path)}"
+    commands = [
+        f"omac journal check {named}  # which positions cannot be read, and the command that repairs them",
+        f"omac journal restore BACKUP {named}  # a copy of omac journal backup from before",
+    ]
+    if all(finding.kind == "checkpoint-invalid" for finding in verified.findings):  # the events are as proven
+        remark = "what omac key show printed when these were signed: the key may have been replaced since"
+        commands.insert(0, typed_with(f"--key KEY  # {remark}"))
+    return commands
 
 
 def _where(finding: Mismatch) -> str:

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
@@ -31,13 +31,15 @@ class KeptCopy(NamedTuple):
 
 class Restored(NamedTuple):
     """The result of a restore. `kept` is the path of the journal before ("" for none), `subjects` how many directories
-    have keys of the backup. `erased` counts keys that are not restored, because their data was erased since.
+    have keys of the backup. `erased` counts keys that are not restored, because their data was erased since. `returned`
+    are directories that had them no more, where a journal that cannot be read would say whether they were erased.
     `rotations` counts replacements of the signing key since the backup, which the restored journal records again.
     `hosts` are those whose skills the journal has, where this host is none of them."""
 
     kept: str
     subjects: int
     erased: int
+    returned: list[WorkdirId]
     rotations: int
     hosts: list[HostId]
 
@@ -75,10 +77,23 @@ def _discard_keys(beside: str, target: str) -> None:
         os.unlink(beside)
 
 
-def restore_with_keys(state: StateDir, source: Copy, path: str) -> Restored:
+@contextlib.contextmanager
+def alone_to_restore(state: StateDir, source: Copy, path: str) -> Iterator[None]:
+    """Keep servers, erasures, seals and prunes from the journal at `path`, which a backup replaces. Raises Refusal."""
+    from omac.tools.compose.sealing import without_seal  # loads what appends
+
+    host_id(state)  # minted before the state directory knows the journal, which may be of another host
+    keys = state.subject_keys(path, source.id)
+    turn = keys.turn() if os.path.isdir(keys.folder) else contextlib.nullcontext()  # else nothing is to be erased
+    with state.without_server(path), turn, without_seal(path):
+        yield
+
+
+def restore_with_keys(state: StateDir, source: Copy, path: str, present: Copy | None) -> Restored:
     """Replace the journal at `path` by a backup, and keep the backup's keys with those that are there, except those
     erased since. Changes of the signing key since the backup are recorded in the copy before it replaces the journal,
-    so that no interruption leaves them out. Raises Refusal."""
+    so that no interruption leaves them out. `present` is what the journal was before; None where that cannot be read.
+    Raises Refusal."""
     gone, keys = _erased(path), dict[WorkdirId, list[bytes]]()
     beside, erased = source.path + SUFFIX, 0
     if os.path.exists(beside):
@@ -90,7 +105,10 @@ def restore_with_keys(state: StateDir, source: Copy, path: str) -> Restored:
         for subject, of in kept_keys.items():
             keys[subject] = [key for key, name in zip(of, ids_of(of), strict=True) if name not in gone]
             erased += len(of) - len(keys[subject])
-    state.subject_keys(path, source.id).add(keys)
+    store, known = state.subject_keys(path, source.id), mark_of(state, path).read()
+    is_unknown = present is None and known is not None and known[0] == source.id
+    returned = [subject for subject, of in keys.items() if is_unknown and not {*of} <= {*store.own(subject)}]
+    store.add(keys)
     changes, rotations = _key_changes(state, path, source.id), 0
 
     def complete(draft: str) -> None:
@@ -100,8 +118,8 @@ def restore_with_keys(state: StateDir, source: Copy, path: str) -> Restored:
 
             rotations = recorded_again(state, draft, changes)
 
-    _, kept = restore(source.path, path, mark_of(state, path), complete)
-    return Restored(kept, sum(map(bool, keys.values())), erased, rotations, _other_hosts(state, path))
+    _, kept = restore(source.path, path, mark_of(state, path), complete, present)
+    return Restored(kept, sum(map(bool, keys.values())), erased, returned, rotations, _other_hosts(state, path))
 
 
 def _other_hosts(state: StateDir, path: str) -> list[HostId]:

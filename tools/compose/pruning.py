@@ -7,7 +7,7 @@ own state from the same events. That both give the same state is compared before
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
 import trio
@@ -15,26 +15,30 @@ from msgspec.structs import replace
 
 from omac.domain.access import sealing
 from omac.domain.access.access import accesses_of, position_of
+from omac.domain.access.export import ExportCreated
 from omac.domain.access.sealing import SegmentSealed
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON, Recorded
 from omac.domain.kernel.ids import HostId, RunId, StreamId
-from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.kernel.set_aside import PositionPruned, PositionSetAside
 from omac.journal.audit_index import delete_index
 from omac.journal.checkpoint import VerifierKey, verified
 from omac.journal.codec import Codec
 from omac.journal.event_kinds import KIND_OF
 from omac.journal.file import disk_refusal
+from omac.journal.reader import ReadJournal
 from omac.journal.segment import PrunedContent, Segment, pruned_file_of, withdraw
 from omac.journal.segment_writing import require_verified, written_pruned
 from omac.projections.snapshot import encoded
 from omac.projections.system import System
 from omac.services.kernel.opened import OpenedJournal
 from omac.tools.compose.clock import now_ns
+from omac.tools.compose.export_draft import empty_draft
 from omac.tools.compose.journals import mark_of
 from omac.tools.compose.sealing import KeysOf, alone_with, finish, last_checkpoint
 from omac.tools.compose.state import StateDir
+from omac.tools.terminal.invocation import typed_with
 
 
 class PlannedPrune(NamedTuple):
@@ -60,6 +64,7 @@ class Pruning:
         self._carrier = carrier
         self._stream = ids.segment_stream(carrier.host)
         self._keys = keys
+        self._exports: Sequence[str] = ()
 
     def finish(self) -> None:
         """Finish what an earlier prune or seal left."""
@@ -72,6 +77,10 @@ class Pruning:
         segments = [segment for segment in reader.segments() if not segment.pruned and segment.last <= until]
         for segment in segments:
             self._require_signed(segment)
+        if segments:
+            with closing(ReadJournal(self.path)) as journal:
+                created = [record.event for record in journal.of_kinds([KIND_OF[ExportCreated]])]
+            self._exports = [event.folder for event in created if isinstance(event, ExportCreated)]
         return [self._planned(segment) for segment in segments]
 
     def can_seal(self, moment: int) -> bool:
@@ -87,6 +96,7 @@ class Pruning:
             planned.kept, planned.counted_at, Codec().encode(planned.counts)[1], planned.ended, now_ns()
         )
         self._record(sealing.RequestPrune(segment.first, segment.last, pruned_file_of(segment.first, segment.last)))
+        self._empty_drafts()
         try:
             pruned = written_pruned(self.path, segment, left)
         except Refusal as refusal:
@@ -103,24 +113,38 @@ class Pruning:
             raise disk_refusal(error, self.path) from error
         return pruned
 
+    def _empty_drafts(self) -> None:
+        """Remove what interrupted exports wrote: it has contents, and the records by which an erasure would find it are
+        dropped. An export that is at work goes on."""
+        exports, self._exports = self._exports, ()
+        try:
+            for folder in exports:
+                with suppress(BlockingIOError):
+                    empty_draft(folder, self._journal.store.journal_id())
+        except OSError as error:
+            message = f"{error.filename} cannot be removed: {error.strerror}; no more was dropped"
+            fix = [list_command(str(error.filename)), typed_with("  # then again")]
+            raise Refusal("state-unusable", message, fix=fix) from error
+
     def _record(self, command: sealing.Command) -> None:
         trio.run(self._carrier.execute, sealing.AGGREGATE, self._stream, command, PERSON)
 
     def _require_signed(self, segment: Segment) -> None:
         notes = [
             recorded.event.note
-            for recorded in self._journal.history(self._stream)
+            for stream in self._journal.store.reader.streams(sealing.AGGREGATE.name)  # each host has one
+            for recorded in self._journal.history(StreamId(stream))
             if isinstance(recorded.event, SegmentSealed) and recorded.event.first == segment.first
         ]
         if not notes:
-            message = f"positions {segment.first} to {segment.last} were sealed by another host, which can prune them"
-            raise Refusal("misuse", message, fix=[f"omac audit --kind segment --journal {quoted(self.path)}"])
+            message = f"the journal has no record that positions {segment.first} to {segment.last} were sealed"
+            raise Refusal("journal-damaged", message, fix=[f"omac journal check --journal {quoted(self.path)}"])
         try:
             checkpoint = verified(notes[-1], *self._keys)
         except Refusal as refusal:
             message = f"positions {segment.first} to {segment.last} cannot be pruned: {refusal.message}"
             fix = [
-                "the same with --key KEY  # the public key of then, where it was lost since",
+                typed_with("--key KEY  # the public key of then: of another host, or lost since"),
                 f"omac audit --kind key --journal {quoted(self.path)}",
             ]
             raise Refusal(refusal.reason, message, fix=fix) from refusal

@@ -156,6 +156,16 @@ def alone_with(flag: str | None, environment: Mapping[str, str]) -> Iterator[Ope
         yield carrier
 
 
+@contextmanager
+def without_seal(path: str) -> Iterator[None]:
+    """Keep others from sealing and pruning the segments of the journal at `path`. Raises Refusal (contention)."""
+    if not os.path.isdir(folder_of(path)):
+        yield
+        return
+    with Descriptor(_held(path)):
+        yield
+
+
 def _held(path: str) -> int:
     """Open the folder of segments of a journal, locked against other seals. Raises Refusal (contention)."""
     folder = folder_of(path)
@@ -172,7 +182,7 @@ def _held(path: str) -> int:
     except OSError as error:
         os.close(held)
         if isinstance(error, BlockingIOError):
-            message = f"another seal of the journal {path} is at work"
+            message = f"a seal, a prune or a restore of the journal {path} is at work"
             raise Refusal("contention", message, fix=[typed_with("  # when it has ended")]) from None
         raise without_locks(folder) if error.errno in NO_LOCKS else disk_refusal(error, path) from error
     return held
