@@ -386,8 +386,10 @@ def _trees(typed: SandboxRequest, ports: SandboxPorts) -> list[str]:
     for path, flag, links, real in walked:
         refuse_links(path, links, trees)
         if not files.is_folder(real):
-            reason: Reason = "not-a-directory" if files.exists(real) else "directory-missing"
-            raise Refusal(reason, f"{flag} {path}: no such directory: {real}", fix=[look_at(real, files)])
+            exists = files.exists(real)
+            reason: Reason = "not-a-directory" if exists else "directory-missing"
+            message = f"{flag} {path}: {'not a' if exists else 'no such'} directory: {real}"
+            raise Refusal(reason, message, fix=[look_at(real, files)])
         refuse_kernel(real, flag, WRITE)
         refuse_home(real, flag, home)
     return trees

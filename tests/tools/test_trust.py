@@ -412,6 +412,16 @@ def test_many_files_are_counted_while_they_are_copied(omac: Omac) -> None:
     assert "files copied" not in omac.run("approve", "echo", "--workdir", str(project)).err
 
 
+def test_a_skill_that_is_not_used_is_named(omac: Omac) -> None:
+    """A copied skill that kept its name is named, as only the other one is shown; where nothing is to be approved,
+    too."""
+    project = omac.approved("shop")
+    source = project / ".agents/skills/echo"
+    shutil.copytree(source, source.with_name("other"))
+    unused = f"echo is also the name of {source.with_name('other')}; only {source} is used: rename one of the two"
+    assert f"note: echo: omac.yaml: name: {unused}\n" in omac.run("trust", str(project)).err
+
+
 @pytest.mark.full
 def test_an_unclear_answer_approves_nothing(omac: Omac) -> None:
     """A word that only begins like yes is asked about again. A whole yes approves; three slips leave the skill as it

@@ -2,6 +2,7 @@
 
 from omac.domain.skills.meta import NAME_FOR_EVERY_AGENT, FoundSkill
 from omac.domain.skills.unknown_keys import explain
+from omac.tools.compose.skill_files import Neighbours
 from omac.tools.terminal.render import report
 
 UNKNOWN_KEYS_SHOWN = 10
@@ -19,6 +20,12 @@ def note_name(name: str) -> None:
     if not NAME_FOR_EVERY_AGENT.fullmatch(name):
         rule = "the form has lower-case letters and digits, and single hyphens between them"
         report(f"note: {name}: Agent Skills have no such name, so some agents do not load it; {rule}")
+
+
+def note_namesakes(skill: FoundSkill, neighbours: Neighbours) -> None:
+    """Print which skills beside it have its name, and are therefore not used."""
+    for problem in neighbours.namesakes(skill.source):
+        _note(skill, problem)
 
 
 def note_unknown_keys(skill: FoundSkill) -> None:

@@ -23,14 +23,14 @@ from omac.tools.cli.register import RegisterRequest
 from omac.tools.cli.register import run as register
 from omac.tools.cli.review import Review, files_of, frozen, review_of, show_files, show_purpose
 from omac.tools.cli.show import command, show_approval, show_contents, show_differences
-from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
+from omac.tools.cli.skill_notes import note_guide, note_namesakes, note_unknown_keys
 from omac.tools.cli.value_sources import ValueOptions
 from omac.tools.cli.vault_key import TypedKey
 from omac.tools.compose.approved_copies import FrozenFiles
 from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.scope_options import Where, at_once, directory_of, for_repository, is_home, search_of
-from omac.tools.compose.skill_files import DiskSkillFolders
+from omac.tools.compose.skill_files import DiskSkillFolders, Neighbours
 from omac.tools.terminal.prompts import can_ask, choose
 from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 
@@ -99,6 +99,9 @@ def run(request: TrustRequest, environment: Mapping[str, str]) -> int:
         report(f"no skills in {search.workdir}")
         report_fix([f"omac skill new hello --workdir {quoted(search.workdir)}"])
         return 0
+    neighbours = Neighbours([review.skill.source for review in reviews])
+    for review in reviews:
+        note_namesakes(review.skill, neighbours)
     pending = [review for review in reviews if _needs(review, environment)]
     if pending and not can_ask():
         raise _without_terminal(pending)

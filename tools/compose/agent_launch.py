@@ -319,8 +319,9 @@ def directory(path: str, flag: str) -> str:
     """The canonical path of a directory that was named by `flag`. Raises Refusal."""
     canonical = os.path.realpath(expanded(path))
     if not os.path.isdir(canonical):
-        reason: Reason = "not-a-directory" if os.path.exists(canonical) else "directory-missing"
-        message = f"{flag} {path}: no such directory: {canonical}"
+        exists = os.path.exists(canonical)
+        reason: Reason = "not-a-directory" if exists else "directory-missing"
+        message = f"{flag} {path}: {'not a' if exists else 'no such'} directory: {canonical}"
         raise Refusal(reason, message, fix=[look_at(canonical)])
     if not is_utf8(canonical):  # it is recorded as text
         raise Refusal("bad-request", f"{printable(canonical)} is not a UTF-8 path; rename the directory")
