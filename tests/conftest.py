@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--all"):
         os.environ[tiers.VARIABLE] = "all"
     unhurried = [HealthCheck.too_slow]  # what a machine is busy with beside it is no fault of a strategy
-    settings.register_profile("omac", max_examples=tiers.examples(100), suppress_health_check=unhurried)
+    settings.register_profile("omac", max_examples=tiers.examples(100), deadline=None, suppress_health_check=unhurried)
     settings.load_profile("omac")
     _end_inherited_ignoring()
     os.umask(0o022)  # tests about modes expect it, and other users read what tests write for them; some set their own

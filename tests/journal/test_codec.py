@@ -88,7 +88,7 @@ class ThingDone(Event, frozen=True):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=examples(25), deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(25), derandomize=True, database=None)
 @given(data=st.data())
 def test_every_kind_comes_back_as_it_was(kind: str, data: st.DataObject) -> None:
     """An event with any values is decoded from its stored form to the same event, of the same class."""
@@ -212,7 +212,7 @@ def test_broken_bytes_are_refused(damaged: bytes) -> None:
     assert "'thing.done'" in refused.value.message
 
 
-@settings(max_examples=examples(300), deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(300), derandomize=True, database=None)
 @given(garbage=st.binary(max_size=64), kind=st.sampled_from(sorted(KINDS)))
 def test_any_bytes_are_an_event_or_refused(garbage: bytes, kind: str) -> None:
     """Decoding gives an event of the kind or a refusal, for any bytes whatsoever."""

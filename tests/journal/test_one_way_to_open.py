@@ -16,6 +16,7 @@ ALLOWED = {
     ("backup.py", "_copy"): "sqlite3 alone, of the new file",
     ("backup.py", "_move_log"): "sqlite3 alone, while nobody has it",
     ("backup.py", "_into_one_file"): "sqlite3 alone, of the copy that nobody has",
+    ("backup.py", "_require_as_known"): "sqlite3 alone, of what was moved away",
     ("mark.py", "read"): "a mark",
     ("mark.py", "write"): "a mark",
     ("spool.py", "_write"): "a record of the spool",

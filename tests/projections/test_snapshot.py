@@ -34,7 +34,7 @@ GOLDEN = {
 }
 
 
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6), data=st.data())
 def test_a_history_goes_on_from_a_snapshot(new_history: Callable[[], Any], seed: int, data: st.DataObject) -> None:
     """A history that is cut anywhere, with two snapshots, gives the same system, byte for byte."""

@@ -161,7 +161,7 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
     return records
 
 
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6), data=st.data())
 def test_batches_do_not_matter(new_history: Callable[[], Any], seed: int, data: st.DataObject) -> None:
     """Any valid history gives the same system, byte for byte, folded at once, cut anywhere, or record by record."""

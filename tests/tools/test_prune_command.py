@@ -88,7 +88,7 @@ def sound(omac: Omac) -> dict[str, object]:
 
 
 @pytest.mark.full
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     order=st.lists(st.integers(0, BATCHES - 1), min_size=1, max_size=3).map(sorted),
     snapshots=st.booleans(),

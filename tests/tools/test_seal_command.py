@@ -121,7 +121,7 @@ def keep_notes(omac: Omac) -> None:
 
 
 @pytest.mark.full
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     order=st.lists(st.integers(0, CHECKPOINTS), min_size=1, max_size=3).map(sorted),
     snapshots=st.booleans(),

@@ -148,6 +148,6 @@ def test_a_passphrase(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
     require_reported(shown, 8, omac.state / "vault")
     assert "changed the passphrase" in shown.err
     monkeypatch.undo()
-    assert typed(omac, [("passphrase (secret", old)], "vault", "passwd").status == 8
+    assert typed(omac, [("passphrase (secret", old)] * 3, "vault", "passwd").status == 8
     repeated = [("passphrase (secret", new), *((question, old) for question in wanted)]
     assert typed(omac, repeated, "vault", "passwd").status == 0

@@ -23,6 +23,7 @@ from omac.services.skills.registration import Registering
 from omac.tools.compose.journals import carrying
 from omac.tools.compose.state import living_roots
 from omac.tools.compose.tool_caches import cache_folders
+from omac.tools.terminal.invocation import current
 from omac.tools.terminal.progress import Progress
 
 
@@ -41,7 +42,7 @@ class Opened(NamedTuple):
 def opened(environment: Mapping[str, str], journal_path: str | None) -> Iterator[Opened]:
     """Open it all, and close the journal in the end. Raises Refusal."""
     state, stores = StateDir.of(environment), secret_stores(environment)
-    with carrying(environment, journal_path) as execution, Progress("files copied") as copying:
+    with carrying(environment, journal_path) as execution, Progress("files copied", current().stderr) as copying:
         key = state.fingerprint_key(lambda: secrets.token_hex(32))
         credentials = Credentials(execution, stores, key, changing_of(state))
         store = execution.journal.store

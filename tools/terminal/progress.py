@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 from omac.tools.terminal.invocation import current
 
@@ -17,14 +17,19 @@ Result = TypeVar("Result")
 
 
 class Progress:
-    """Shows how many things were done, such as "files inspected", while that takes long."""
+    """Shows how many things were done, such as "files inspected", while that takes long. `stream` is stderr, for work
+    of threads that know no invocation."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, stream: TextIO | None = None) -> None:
         self._what = what
+        self._given = stream
         self._done = 0
         self._is_shown = False
         self._next_at = time.monotonic() + EVERY_S
-        self._stream = current().stderr  # threads that work have none of their own
+
+    @property
+    def _stream(self) -> TextIO:
+        return self._given or current().stderr
 
     def __enter__(self) -> "Progress":
         return self

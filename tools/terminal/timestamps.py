@@ -12,7 +12,7 @@ AGO = re.compile(r"(\d{1,9})([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 SHOWN_NS = 1_000  # programs get times to the microsecond: one that was pasted from there means all of it
 SECOND_NS = 10**9  # people get them to the second
-TO_THE_SECOND = re.compile(r"[^0-9+-][0-9]{2}(:?)[0-9]{2}\1[0-9]{2}(?:Z|[+-][0-9:]+)?\Z")  # in any form that is read
+TO_THE_SECOND = re.compile(r"[^0-9+.,-][0-9]{2}(:?)[0-9]{2}\1[0-9]{2}(?:Z|[+-][0-9:]+)?\Z")  # in any form that is read
 WALL = "%Y-%m-%d %H:%M:%S"
 FORM = "%Y-%m-%dT%H:%M:%S"
 

@@ -21,7 +21,7 @@ def nodes(node: JsonNode) -> list[JsonNode]:
 
 
 @pytest.mark.full
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(VALUES, INDENTS, VALUES, st.integers(0), st.booleans())
 def test_to_add_and_to_take_away(document: Any, indent: Any, added: Any, pick: int, windows: bool) -> None:
     """A value that is added can be read, and removing it restores the text; no other part moves."""
@@ -54,7 +54,7 @@ def test_to_add_and_to_take_away(document: Any, indent: Any, added: Any, pick: i
         assert rest == text
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(VALUES, INDENTS, st.integers(0))
 def test_to_take_one_away(document: Any, indent: Any, pick: int) -> None:
     """Each member and each item can be removed."""
@@ -142,7 +142,7 @@ COMMENT = re.compile(r"// c|/\* c \*/|/\* , \] \*/")
 
 
 @pytest.mark.full
-@settings(max_examples=examples(500), deadline=None)
+@settings(max_examples=examples(500))
 @given(commented(), BLANKS, BLANKS, st.integers(0), VALUES)
 def test_among_comments(text: str, before: str, after_it: str, pick: int, added: Any) -> None:
     """A value added among comments changes no other part, and is removed without a trace, by insertion or position."""
@@ -172,7 +172,7 @@ def test_among_comments(text: str, before: str, after_it: str, pick: int, added:
         assert after == text
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(commented(), st.integers(0), st.integers(0))
 def test_any_can_go(text: str, pick: int, other: int) -> None:
     """A member or an item is removed with its comma, and all comments stay."""

@@ -89,7 +89,7 @@ def stated(draw: st.DrawFn) -> str:
 
 
 @pytest.mark.full
-@settings(max_examples=examples(1000), deadline=None)
+@settings(max_examples=examples(1000))
 @given(
     stated() | st.sampled_from(["", "\n", "\ufeff", "{}", "{ }\r\n"]),
     st.lists(st.sampled_from(list(STEPS)), max_size=3),
@@ -111,7 +111,7 @@ def test_to_the_byte(tmp_path_factory: pytest.TempPathFactory, text: str, steps:
 
 
 @pytest.mark.full
-@settings(max_examples=examples(1000), deadline=None)
+@settings(max_examples=examples(1000))
 @given(stated(), VALUES, st.booleans(), st.booleans())
 def test_what_is_changed_meanwhile_stays(
     tmp_path_factory: pytest.TempPathFactory, text: str, value: Any, first: bool, known: bool

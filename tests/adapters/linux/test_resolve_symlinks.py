@@ -34,7 +34,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(st.lists(PARTS, max_size=8))
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 def test_it_ends_where_the_system_says(tree: Path, parts: list[str]) -> None:
     """A path, existing or not, resolves as by the system; each link is a real one, at a canonical path."""
     path = f"{tree}/{'/'.join(parts)}"
@@ -46,7 +46,7 @@ def test_it_ends_where_the_system_says(tree: Path, parts: list[str]) -> None:
 
 
 @given(st.lists(PARTS, max_size=8))
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 def test_inside_ends_where_the_system_says(tree: Path, parts: list[str]) -> None:
     """A path that ends inside its root resolves as by the system; one that ends outside resolves to nothing."""
     path = f"{tree}/{'/'.join(parts)}"

@@ -140,7 +140,7 @@ def test_an_event_without_its_refusal_completes_nothing() -> None:
 
 
 @pytest.mark.full
-@settings(max_examples=examples(500), deadline=None)
+@settings(max_examples=examples(500))
 @given(st.sampled_from(STATUSES), st.lists(st.sampled_from(KINDS), max_size=40))
 def test_the_rules_hold_in_every_history(first: Status, kinds: list[Kind]) -> None:
     """Rules 1 to 4 hold after any sequence of events that can follow each other, also long after the end."""

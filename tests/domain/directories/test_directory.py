@@ -390,7 +390,7 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
 
 
 @pytest.mark.full
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(st.tuples(COMMANDS, BOTH), max_size=30))
 def test_the_rules_hold_in_every_history(steps: list[tuple[Command, dict[str, Sidecar]]]) -> None:
     """Rules 1 to 5 hold after any sequence of commands, and only the documented refusal is raised."""

@@ -270,7 +270,7 @@ NAMES = st.sampled_from(["", "a", "b", "ab", "abc"])
 PLANS = st.builds(lambda runs, stubs, code: plan_of(runs, stubs.upper(), code), NAMES, NAMES, st.sampled_from("12"))
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(st.tuples(PLANS, st.sampled_from([well, badly]), NAMES), min_size=1, max_size=6))
 def test_every_history_comes_to_rest(steps: list[tuple[ActivationPlan, Fare, str]]) -> None:
     """The sidecars that run at rest are the unbroken ones of the last plan, whatever was planned before; the end leaves

@@ -95,7 +95,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=16).map("".join))
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 def test_no_text_means_something_else_than_to_git(text: str) -> None:
     """Any text has the same settings for omac as for git, or both refuse it."""
     assert _seen(text) == _by_git(text)
@@ -111,7 +111,7 @@ KEYS = st.tuples(
 
 @pytest.mark.full
 @given(st.lists(st.tuples(KEYS, TEXTS), max_size=6))
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 def test_what_is_written_is_read_back(pairs: list[tuple[str, str]]) -> None:
     """git and omac read back every setting that omac writes, so no value can begin a setting of its own."""
     text = render(pairs)

@@ -198,7 +198,7 @@ def test_nothing_identifies_a_process_that_is_gone() -> None:
     assert fold(state_of("healthy"), [StopRequested("x"), Stopped()]).birth is None
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(st.lists(st.sampled_from(COMMANDS), max_size=60))
 def test_the_rules_hold_in_every_history(commands: list[Command]) -> None:
     """Rules 1 to 5 hold after any sequence of commands: no command raises, no sidecar runs unasked, and a stop wins."""

@@ -245,7 +245,7 @@ def test_versions_count_and_not_the_clock(path: Path, program: Program, take: Ca
     assert [record.happened for record in in_time(path)] == [AT + 1, AT + 2, AT + 3, AT + 4]
 
 
-@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_records_in_any_order(tmp_path_factory: Any, data: st.DataObject) -> None:
     """The journal is sound and has each launch whole, with any clocks and any cuts between ingestions."""
@@ -597,7 +597,7 @@ def test_a_rejected_that_is_no_folder(folder: Path, program: Program, take: Call
 
 
 @pytest.mark.full
-@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     document=st.dictionaries(
         st.sampled_from(["form", "id", "kind", "stream", "version", "at", "run", "actor", "fields"]),

@@ -34,7 +34,7 @@ from omac.tools.compose.sealing import SealRequest, seal
 STEPS = 1_200  # of which more runs come than a state remembers
 
 
-@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 10_000),
     cuts=st.lists(st.floats(0.05, 0.95), min_size=1, max_size=4).map(sorted),

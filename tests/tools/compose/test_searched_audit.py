@@ -124,7 +124,7 @@ def some() -> Iterator[Event]:
 
 
 @pytest.mark.full
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(st.lists(st.lists(EVENTS, max_size=6), min_size=1, max_size=4))
 def test_answers_are_equal(batches: list[list[Event]]) -> None:
     """Answers are equal after each append, while the index grows in small steps."""

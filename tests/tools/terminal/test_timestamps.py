@@ -85,6 +85,12 @@ def test_when_clocks_are_set_back(in_new_york: None, text: str, begins: str, end
     assert parse_end(text, lambda: NOW, "--until") == parsed(ends) + SECOND - 1
 
 
+def test_an_end_to_the_microsecond_ends_with_it(in_new_york: None) -> None:
+    """A time to the microsecond, as programs get it, means all of that as an end, and not the second around it."""
+    for text in ("2026-11-30T00:58:44.062756Z", "20261130T005844.062756Z"):
+        assert parse_end(text, lambda: NOW, "--until") == parsed(text) + 999
+
+
 @pytest.mark.parametrize(
     "text",
     [
