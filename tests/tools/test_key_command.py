@@ -236,7 +236,8 @@ def test_a_backup_from_before_a_rotation_that_is_lost(used: Omac, tmp_path: Path
     used.ok("journal", "restore", copy, "--yes")
     done = used.run("audit", "verify")
     assert done.status == 10
-    assert f"its signer is {first.rpartition('+')[0]} (checkpoint-invalid)" in done.out
+    name, digest, _ = first.split("+", 2)  # there may be more in the key itself
+    assert f"its signer is {name}+{digest} (checkpoint-invalid)" in done.out
     assert "  try: omac audit verify --key KEY  # what omac key show printed when these were signed: " in done.err
     assert verified(used, "--key", first)["findings"] == []
 
