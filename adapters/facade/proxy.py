@@ -304,7 +304,7 @@ class Exchange:
         bytes_max = self._limits.answer_head_bytes_max
         for _ in range(INTERIM_HEADS_MAX):
             head = None
-            with contextlib.suppress(UpstreamError):  # it is lost: whoever has met that first may have been the poller
+            with contextlib.suppress(UpstreamError):  # lost, which the poller may have met first
                 head = await self._next_head(upstream)
             if head is None:
                 raise UpstreamError(UNANSWERED)

@@ -121,7 +121,7 @@ class BufferedAccessRecorder:
             self._end(number, outcome)
 
     def close(self) -> None:
-        """Report the calls without a record whose number nobody has told yet. The journal takes nothing more."""
+        """Report how many calls have no record, if that was not reported. The journal takes nothing more."""
         if self._unrecorded:
             _log.error("calls without a record (--audit buffered): %d", self._unrecorded)
             self._unrecorded = 0

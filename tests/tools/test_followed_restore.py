@@ -47,7 +47,7 @@ def test_a_reader_that_goes_on(omac: Omac, backup: Path, command: Sequence[str],
     eventually(lambda: following.process.poll() is not None, 10.0, "the end")
     assert following.process.returncode == 5
     journal = omac.state / "journal.db"
-    assert f"the journal {journal} {REPLACED}\n  try: omac {' '.join(command)}  # from what is there now" in (
+    assert f"the journal {journal} {REPLACED}\n  try: omac {' '.join(command)}  # shows the restored one" in (
         following.said()
     )
 

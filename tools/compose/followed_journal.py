@@ -29,7 +29,7 @@ class FollowedJournal:
             if journal.store.head() < self.position or journal.store.leaf(self.position) != self.leaf:
                 path = journal.store.path
                 message = f"the journal {path} has other records than those that were read: a backup was restored"
-                fix = [typed_with("  # from what is there now")]
+                fix = [typed_with("  # shows the restored one")]
                 raise Refusal("journal-unavailable", f"{message} meanwhile", fix=fix)
             for recorded in journal.records(self.position):
                 self.position, self.leaf = recorded.position, journal.store.leaf(recorded.position)
