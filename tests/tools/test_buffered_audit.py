@@ -148,7 +148,7 @@ def test_a_record_that_cannot_be_encrypted_makes_calls_wait(omac: Omac) -> None:
 
     def lose_call(count: int) -> None:
         key.write_text("no key\n")
-        time.sleep(2 * LEASE_S)
+        time.sleep(2 * LEASE_S)  # until the server reads the key again
         assert reaches(f"{base}/ahead")
         eventually(lambda: serving.said().count("could not be recorded") == count, 10.0, "the report")
         refused = curl(f"{base}/refused")
