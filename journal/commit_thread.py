@@ -15,6 +15,7 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import partial
@@ -45,6 +46,7 @@ FATAL = ("journal-newer", "journal-damaged")  # this omac cannot read the journa
 _log = logging.getLogger("omac.journal")
 
 Late = Callable[[Sequence[Recorded]], None]
+CallSoon = Callable[[Callable[[], None]], object]
 Answered = Callable[[Sequence[Recorded] | Exception], object]  # the records, or why there are none
 
 
@@ -84,6 +86,8 @@ class CommitThread:
         self._feed = Feed(journal, seen)
         self._settle = settle
         self._ended = ended
+        self._call_soon: CallSoon | None = None
+        self._settled: deque[tuple[Sequence[Recorded], Sequence[Answer]]] = deque()  # on their way into the loop
         self._queue: queue.SimpleQueue[list[Submission] | _Poll | None] = queue.SimpleQueue()
         self._taken: list[Submission] = []  # out of the queue, not committed yet
         self._owed: list[Submission] = []  # outcomes that are not written yet
@@ -118,6 +122,11 @@ class CommitThread:
         """Have that read which other processes may have appended. Who calls this replaces the thread's own polls."""
         self._queue.put(_POLL)
 
+    def answer_by(self, call_soon: CallSoon | None) -> None:
+        """Have `call_soon` bring what is settled into the loop, instead of Trio; None: have Trio bring it again."""
+        self._call_soon = call_soon
+        self._settle_all()  # what the one before has not brought yet, and may not any more
+
     def finish(self) -> None:
         """Have what is queued written, and the thread end."""
         self._queue.put(None)
@@ -125,6 +134,14 @@ class CommitThread:
     def join(self) -> None:
         """Wait until the thread is gone; it has called `ended` before."""
         self._thread.join()
+
+    def _settle_all(self) -> None:
+        while self._settled:
+            self._settle(*self._settled.popleft())
+
+    def _end(self, failure: BaseException | None) -> None:
+        self._settle_all()
+        self._ended(failure)
 
     # ---- in the thread ----
 
@@ -152,7 +169,7 @@ class CommitThread:
             failure = error
         finally:
             with contextlib.suppress(trio.RunFinishedError):  # omac did not wait for a store that is stuck
-                self._trio.run_sync_soon(self._ended, failure)
+                self._trio.run_sync_soon(self._end, failure)
 
     def _try_batches(self) -> None:
         """Have the journal take call batches, if it does not yet and can. A store that fails is reported by what is
@@ -193,7 +210,7 @@ class CommitThread:
         if self._owed and (submissions or time.monotonic() >= self._retry_at):
             submissions = [*self._owed, *submissions]
         if submissions and (refused := self._append(submissions)):
-            self._trio.run_sync_soon(self._settle, [], refused)
+            self._bring([], refused)
         if self._committed:
             self._hand_over()
         if waiting := [submission for submission in batch if not submission.group.drafts]:
@@ -230,7 +247,7 @@ class CommitThread:
         self._unread.over()
         self._active(len(own))
         answers, self._committed = self._committed, []
-        self._trio.run_sync_soon(self._settle, records, answers)
+        self._bring(records, answers)
 
     def _catch_up(self, waiting: list[Submission]) -> None:
         refused: Refusal | None = None
@@ -244,7 +261,7 @@ class CommitThread:
                 raise
             refused = refusal
         answers = [(submission, refused or ()) for submission in waiting]
-        self._trio.run_sync_soon(self._settle, news, answers)
+        self._bring(news, answers)
 
     def _poll_others(self) -> None:
         """Deliver what others appended; else use the moment to move the log to the journal file."""
@@ -259,11 +276,16 @@ class CommitThread:
         self._unread.over()
         if news:
             self._active(len(news))
-            self._trio.run_sync_soon(self._settle, news, [])
+            self._bring(news, [])
         elif self._since_checkpoint >= CHECKPOINT_EVENTS or (
             self._since_checkpoint and time.monotonic() - self._active_at >= QUIET_S
         ):
             self._checkpoint()
+
+    def _bring(self, records: Sequence[Recorded], answers: Sequence[Answer]) -> None:
+        """Have the loop fold records, and answer."""
+        self._settled.append((records, answers))  # first: see `answer_by`
+        (self._call_soon or self._trio.run_sync_soon)(self._settle_all)
 
     def _pause(self, refusal: Refusal, what: str = "") -> None:
         """Log that the journal cannot be read, and wait before the next try. Raises the Refusal if it is fatal."""

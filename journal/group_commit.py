@@ -160,6 +160,11 @@ class Writer(trio.abc.Instrument):
             except Exception as error:  # it must stop omac: Trio would call none of this any more
                 self._end(error)
 
+    def answer_by(self, call_soon: Callable[[Callable[[], None]], None] | None) -> None:
+        """Have `call_soon`, which any thread may call, bring what becomes of events into the loop; None: have Trio
+        bring it, and what waits is brought now."""
+        self._thread.answer_by(call_soon)
+
     def poll(self) -> None:
         """Something may have been appended by another process: have it read. A caller of this replaces the poll."""
         self._thread.poll()
@@ -226,15 +231,14 @@ class Writer(trio.abc.Instrument):
     def _settle(self, records: Sequence[Recorded], answers: Sequence[Answer]) -> None:
         if self._ended.is_set():  # a fold failed: all are answered, and nothing is folded on top
             return
-        if records:
-            try:
+        try:
+            if records:
                 self._deliver(records)
-            except BaseException as error:  # a fold that fails must stop omac, not the loop's innards
-                self._end(error)
-                return
-        self._under_way -= len(answers)
-        for submission, answer in answers:
-            self._answer(submission, answer)
+            self._under_way -= len(answers)
+            for submission, answer in answers:
+                self._answer(submission, answer)
+        except BaseException as error:  # a fold that fails must stop omac, not the loop's innards
+            self._end(error)
 
     def _end(self, failure: BaseException | None = None) -> None:
         self._failure = self._failure or failure

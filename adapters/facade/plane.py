@@ -27,7 +27,7 @@ class DataPlane:
 
     def __init__(self, tasks: trio.Nursery, surroundings: Surroundings, clients_max: int) -> None:
         self._tasks = tasks
-        self._poller = Poller()
+        self._poller = Poller.of_loop()
         self.put_off = self._poller.put_off  # of a Keeper, and without a call between: it is for each request
         self._connections = SkillConnections(self._poller, clients_max, surroundings.reaches)
         answers = OrdinaryAnswers(surroundings.limits.answer_head_bytes_max)
@@ -38,6 +38,8 @@ class DataPlane:
 
     async def run(self) -> None:
         """Run the poller until cancelled, and then close every connection that is polled or at rest."""
+        recorder = self.surroundings.recorder
+        recorder.answer_by(self._poller.call_soon)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._poller.run)
@@ -47,6 +49,7 @@ class DataPlane:
             for connection in tuple(self._polled):
                 connection.stop()
             self._connections.close()
+            recorder.answer_by(None)
             self._poller.close()
 
     def begin(self, surroundings: Surroundings, sock: socket.socket, slot: Slot) -> None:

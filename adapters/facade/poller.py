@@ -1,5 +1,8 @@
 """One task that owns an edge-triggered epoll: sockets in numbers, without a task for each (epoll(7)).
 
+While that task lives, the loop waits in that epoll, for its own events, too (`trio_wait`). So their owners are notified
+without a pass of the loop.
+
 A socket that is read must be read to its end, or forgotten here and left to a task: no second event comes for what was
 there at the first.
 
@@ -9,13 +12,17 @@ it, and the next finds the reader awake.
 """
 
 import logging
+import os
 import select
 import socket
+import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 import trio
 
+from omac.adapters.facade.trio_wait import TrioWait
 from omac.adapters.http.accepting import log_failure
 
 EVENTS_MAX = 512  # of one poll
@@ -40,8 +47,14 @@ class Polled(Protocol):
         """Close the socket: `ready` failed, by a fault of omac."""
 
 
+class Watchable(Protocol):
+    """A socket, or something else that epoll watches."""
+
+    def fileno(self) -> int: ...
+
+
 class Poller:
-    """The sockets that are watched. Made where Trio runs; `close` it when nothing is watched any more.
+    """The sockets that are watched in one loop. Each user has it `of_loop`, and closes it in the end.
 
     `seen` holds, by descriptors, the events that no owner has got yet. `polls` counts the polls that returned all
     events: not those where EVENTS_MAX were not enough.
@@ -50,44 +63,83 @@ class Poller:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._watched: dict[int, Polled] = {}
-        self._trio = trio.lowlevel.current_trio_token()
         self._put_off: list[tuple[Polled, Callable[[], None]]] | None = None  # while events are delivered
+        self._trio = TrioWait(self._wait)
+        self._is_trio_ready = False
+        self._users = self._runs = 0
+        self._wakeup = Wakeup(self)
+        self.call_soon = self._wakeup.call_soon
         self.polls = 0
         self.seen: dict[int, int] = {}
 
-    def watch(self, sock: socket.socket, owner: Polled) -> None:
+    @classmethod
+    def of_loop(cls) -> "Poller":
+        """Return the poller of the Trio loop that runs, which has one while anybody uses it."""
+        poller = _OF_LOOP.get(None)
+        if poller is None:
+            poller = cls()
+            _OF_LOOP.set(poller)
+        poller._users += 1
+        return poller
+
+    def watch(self, sock: Watchable, owner: Polled) -> None:
         """Notify `owner` of events on a socket, those that have happened already included. Raises OSError where the
         system has no room for more."""
         self._epoll.register(sock, _WATCHED)
         self._watched[sock.fileno()] = owner
 
-    def forget(self, sock: socket.socket) -> None:
+    def forget(self, sock: Watchable) -> None:
         """Watch a socket no longer. May be called twice, and for one that is closed."""
         number = sock.fileno()
         if self._watched.pop(number, None) is not None:
             self.seen.pop(number, None)  # the next socket may get the same number
             self._epoll.unregister(sock)
 
-    def poll(self) -> None:
-        """Poll for events now, and have their owners notified. Callers in the Trio loop use it to be ahead of `run`."""
-        if self._poll():
-            self._trio.run_sync_soon(self._notify, idempotent=True)
-
     async def run(self) -> None:
         """Poll and notify the owners, until cancelled."""
-        while True:
-            await trio.lowlevel.wait_readable(self._epoll.fileno())
-            for _ in range(POLLS):
-                if not self._poll():
-                    break
-                is_busy = len(self.seen) >= BUSY
-                self._notify()
-                if not is_busy:
-                    break
+        if not self._runs:
+            self._epoll.register(self._trio.descriptor, select.EPOLLIN)
+            self._trio.enter()
+        self._runs += 1
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._runs -= 1
+            if not self._runs:
+                self._trio.leave()
+                self._epoll.unregister(self._trio.descriptor)
 
-    def _poll(self) -> bool:
-        """Poll for events, and return whether any are to be delivered."""
-        events = self._epoll.poll(0, EVENTS_MAX)
+    def poll(self) -> None:
+        """Poll for events now; their owners are notified when the loop waits next. Callers in the Trio loop use it to
+        be ahead of that."""
+        self._poll(0)
+
+    def _wait(self, timeout: float) -> bool | None:
+        """Poll and notify the owners until Trio has something to do; see TrioWait."""
+        self._is_trio_ready = False
+        left_s, has_any = timeout, False
+        while self._turn(left_s):
+            has_any = True
+            left_s = 0 if self._is_trio_ready else self._trio.may_wait_s(timeout)
+            if not left_s:
+                break
+        return True if self._is_trio_ready else False if has_any else None
+
+    def _turn(self, timeout: float) -> bool:
+        """Poll and notify the owners; return whether any has been."""
+        has_any = False
+        for _ in range(POLLS):
+            self._poll(0 if self.seen else timeout)
+            if not self.seen:
+                break
+            has_any, timeout, is_busy = True, 0, len(self.seen) >= BUSY
+            self._notify()
+            if not is_busy:
+                break
+        return has_any
+
+    def _poll(self, timeout: float) -> None:
+        events = self._epoll.poll(timeout, EVENTS_MAX)
         if len(events) < EVENTS_MAX:
             self.polls += 1
         if self.seen:
@@ -95,10 +147,16 @@ class Poller:
                 self.seen[number] = self.seen.get(number, 0) | what
         else:
             self.seen = dict(events)
-        return bool(self.seen)
+        if self.seen.pop(self._trio.descriptor, 0):
+            self._is_trio_ready = True
 
     def close(self) -> None:
-        self._epoll.close()
+        """Use it no longer; what this user has had watched is forgotten by then."""
+        self._users -= 1
+        if not self._users:
+            _OF_LOOP.set(None)
+            self._wakeup.close()
+            self._epoll.close()
 
     def put_off(self, owner: Polled, happens: Callable[[], None]) -> None:
         """Let something happen when all events at hand are delivered; at once, if none are."""
@@ -131,6 +189,49 @@ class Poller:
         except Exception as error:
             log_failure(_log, error)
             owner.fail()
+
+
+class Wakeup:
+    """The way into a poller's loop for other threads, by an eventfd(2) that the poller watches."""
+
+    begins = True
+
+    def __init__(self, poller: Poller) -> None:
+        self._poller = poller
+        self._due: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()  # a descriptor that is closed may be another's at once
+        self._is_open = True
+        self._descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        poller.watch(self, self)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def call_soon(self, happens: Callable[[], None]) -> None:
+        """Have something happen in the loop, in the order of these calls; nothing does once this is closed. Any thread
+        may call it."""
+        with self._lock:
+            if self._is_open:
+                self._due.append(happens)
+                os.eventfd_write(self._descriptor, 1)
+
+    def ready(self, _events: int) -> None:
+        """Implement Polled."""
+        os.eventfd_read(self._descriptor)
+        while self._due:
+            guarded(self, self._due.popleft())
+
+    def fail(self) -> None:
+        """Implement Polled: what failed is over, and the others happen."""
+
+    def close(self) -> None:
+        self._poller.forget(self)
+        with self._lock:
+            self._is_open = False
+            os.close(self._descriptor)
+
+
+_OF_LOOP: trio.lowlevel.RunVar[Poller | None] = trio.lowlevel.RunVar("poller")
 
 
 def guarded(owner: Polled, happens: Callable[[], None]) -> None:

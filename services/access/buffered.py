@@ -55,6 +55,7 @@ class BufferedAccessRecorder:
         self.unwatch = recorder.unwatch
         self.stopped = recorder.stopped
         self.refused = recorder.refused
+        self.answer_by = recorder.answer_by
         self._last = 0
         self._began: dict[int, _Ahead] = {}  # calls without a record, the first first
         self._positions: dict[int, int] = {}  # of the records of calls without an outcome, NO_RECORD where none is

@@ -8,6 +8,8 @@ import msgspec
 from omac.domain.kernel.refusal import Refusal
 from omac.projections.access.routes import ResolvedRoute
 
+CallSoon = Callable[[Callable[[], None]], None]  # has something happen in the loop; any thread may call it
+
 
 class Request(msgspec.Struct, frozen=True):
     """The recorded part of a request: `path` is below the mount, without query and without token."""
@@ -47,6 +49,10 @@ class AccessRecorder(Protocol):
         """Record a request as `admit` does, without waiting. `answered` is called once, with the id or the
         Refusal, and must not fail. Raises Refusal for a problem that is known at once. A caller that no longer waits
         must abort the access."""
+
+    def answer_by(self, call_soon: CallSoon | None) -> None:
+        """Have `call_soon` bring the journal's answers into the loop, which is faster than Trio is; None: Trio again.
+        What it brought and the loop has not called yet is called now."""
 
     def watch(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> None:
         """Have `cut` called as soon as the route ends, because its token dies, its skill's approval is revoked or

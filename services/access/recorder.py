@@ -29,7 +29,7 @@ from omac.projections.access.routes import (
 )
 from omac.services.access.call_batches import CallBatches
 from omac.services.access.call_gauges import CallGauges, CountedFor
-from omac.services.access.port import Answer, Request
+from omac.services.access.port import Answer, CallSoon, Request
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
 
@@ -176,6 +176,9 @@ class JournalAccessRecorder:
             self.aborted(admitted, Answer(refusal.status, 0, 0, 0), refusal.reason)
             raise
         return admitted
+
+    def answer_by(self, call_soon: CallSoon | None) -> None:
+        self._engine.answer_by(call_soon)
 
     def watch(self, route: ResolvedRoute, cut: _Cut) -> None:
         self._in_use[cut] = route

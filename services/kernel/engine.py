@@ -189,6 +189,10 @@ class Engine(Execution):
         with trio.move_on_after(CATCH_UP_S), suppress(Refusal):
             await self.catch_up()
 
+    def answer_by(self, call_soon: Callable[[Callable[[], None]], None] | None) -> None:
+        """Have `call_soon` bring the journal's answers into the loop; see `Writer.answer_by`."""
+        self._writer.answer_by(call_soon)
+
     def require_recording(self) -> None:
         """Raise Refusal where nothing more is recorded now; see `Writer.require_open`."""
         self._writer.require_open()

@@ -27,7 +27,7 @@ from omac.domain.sidecars.sidecar import Birth, Healthy, SidecarSpec, SpawnReque
 from omac.journal.application import Journal
 from omac.journal.opening import open_journal
 from omac.projections.access.routes import ResolvedRoute
-from omac.services.access.port import Answer, Request
+from omac.services.access.port import Answer, CallSoon, Request
 from omac.services.access.recorder import JournalAccessRecorder
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
@@ -62,6 +62,9 @@ class Unrecorded:
 
     def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]) -> None:
         answered(next(self._accesses))
+
+    def answer_by(self, call_soon: CallSoon | None) -> None:
+        pass
 
     def stopped(self, route: ResolvedRoute) -> None:
         return None

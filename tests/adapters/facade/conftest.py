@@ -14,7 +14,7 @@ from omac.adapters.linux import listen
 from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.refusal import Refusal
 from omac.projections.access.routes import ResolvedRoute
-from omac.services.access.port import Answer, Request
+from omac.services.access.port import Answer, CallSoon, Request
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -67,6 +67,9 @@ class RecordingGate:
                 admit().send(None)
         else:
             trio.lowlevel.spawn_system_task(admit)
+
+    def answer_by(self, call_soon: CallSoon | None) -> None:
+        pass
 
     def watch(self, way: ResolvedRoute, cut: Callable[[Refusal], None]) -> None:
         self.cuts.append(cut)

@@ -50,7 +50,7 @@ async def test_what_ends_comes_first_and_what_was_put_off_last(
 ) -> None:
     """Of one poll, answers are relayed before requests are judged, whatever came first; then what was put off happens
     in a row. A fault in that ends its own connection."""
-    poller, log = Poller(), list[str]()
+    poller, log = Poller.of_loop(), list[str]()
     owners = [
         Owner(poller, "request 1", log, begins=True),
         Owner(poller, "answer 1", log, begins=False),
@@ -77,7 +77,7 @@ async def test_what_ends_comes_first_and_what_was_put_off_last(
 
 async def test_nothing_is_put_off_when_nothing_is_at_hand() -> None:
     """Outside of a poll, as when a record has become durable, things happen at once."""
-    poller, log = Poller(), list[str]()
+    poller, log = Poller.of_loop(), list[str]()
     owner = Owner(poller, "request", log, begins=True, fails=True)
     poller.put_off(owner, owner.send)
     assert log == ["request sends", "request fails"]

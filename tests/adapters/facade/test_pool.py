@@ -266,7 +266,7 @@ async def test_a_head_without_end_is_refused_soon(
 async def test_a_poller_that_cannot_see_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A resting connection is not reused when one poll cannot return all events: the connection may not be quiet."""
     monkeypatch.setattr(poller, "EVENTS_MAX", 1)
-    watching = poller.Poller()
+    watching = poller.Poller.of_loop()
     connections = pool.SkillConnections(watching, 2, bool)
     skills = []
     for _ in range(2):
@@ -286,7 +286,7 @@ async def test_a_poller_that_cannot_see_all_at_once(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("before", ["taken", "ended", "late", "swept"])
 async def test_a_bounded_number_rests(before: Literal["taken", "ended", "late", "swept"]) -> None:
     """Two connections rest and no third, to all skills together, however those before them ended."""
-    watching = poller.Poller()
+    watching = poller.Poller.of_loop()
     connections = pool.SkillConnections(watching, 2, bool)
     skills: list[socket.socket] = []
 
