@@ -60,15 +60,12 @@ class TrioWait:
     def may_wait_s(self, most_s: float) -> float:
         """Return for how many seconds the loop may wait once more, `most_s` at most, after its instruments have seen
         that it is about to; 0: a task can run, or a deadline has passed."""
-        left_s, instruments = self._left_s(most_s), self._runner.instruments
-        if left_s > 0 and "before_io_wait" in instruments:
-            instruments.call("before_io_wait", left_s)
-            left_s = self._left_s(most_s)
-        return left_s
-
-    def _left_s(self, most_s: float) -> float:
         runner = self._runner
         if runner.runq:
             return 0.0
+        if "before_io_wait" in runner.instruments:
+            runner.instruments.call("before_io_wait", most_s)
+            if runner.runq:
+                return 0.0
         left_s: float = runner.clock.deadline_to_sleep_time(runner.deadlines.next_deadline())
         return max(0.0, min(most_s, left_s))
