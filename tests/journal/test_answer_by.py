@@ -26,6 +26,12 @@ class OtherWay:
     def call_soon(self, happens: Callable[[], None]) -> None:
         self.waiting.append(happens)
 
+    async def has_any(self) -> None:
+        """Return when something waits to be brought."""
+        with trio.fail_after(5):
+            while not self.waiting:
+                await trio.sleep(0.001)
+
     def bring(self) -> None:
         while self.waiting:
             self.waiting.popleft()()
@@ -39,49 +45,41 @@ async def live(journal: Journal, nursery: trio.Nursery) -> Live:
     return live
 
 
-async def appended(live: Live, word: str) -> str:
-    """Append an event, and return its text as it was recorded."""
-    recorded = await live.writer.submit([called(word)], CAUSE)
-    return texts(recorded)[0]
+async def append(live: Live, word: str, answers: list[str | Refusal]) -> None:
+    """Append an event, and add its text as it was recorded, or why it was not, to `answers`."""
+    try:
+        recorded = await live.writer.submit([called(word)], CAUSE)
+    except Refusal as refusal:
+        answers.append(refusal)
+    else:
+        answers += texts(recorded)
 
 
 async def test_the_other_way_is_the_only_one(live: Live) -> None:
     """Answers come by the other way, and not before; then by Trio's again."""
-    way, answers = OtherWay(), list[str]()
-
-    async def append(word: str) -> None:
-        answers.append(await appended(live, word))
-
+    way, answers = OtherWay(), list[str | Refusal]()
     live.writer.answer_by(way.call_soon)
     async with trio.open_nursery() as tasks:
-        tasks.start_soon(append, "one")
-        with trio.fail_after(5):
-            while not way.waiting:
-                await trio.sleep(0.001)
+        tasks.start_soon(append, live, "one", answers)
+        await way.has_any()
         await trio.sleep(0.02)
         assert (answers, live.delivered) == ([], [])
         way.bring()
         await trio.sleep(0.001)
         assert answers == ["one"]
         live.writer.answer_by(None)
-        await append("two")
+        await append(live, "two", answers)
     assert not way.waiting
     live.assert_whole(2)
 
 
 async def test_what_is_under_way_comes_when_the_way_ends(live: Live) -> None:
     """Answers that the other way has not brought come at once when it ends, and nothing comes twice."""
-    way, answers = OtherWay(), list[str]()
-
-    async def append(word: str) -> None:
-        answers.append(await appended(live, word))
-
+    way, answers = OtherWay(), list[str | Refusal]()
     live.writer.answer_by(way.call_soon)
     async with trio.open_nursery() as tasks:
-        tasks.start_soon(append, "one")
-        with trio.fail_after(5):
-            while not way.waiting:
-                await trio.sleep(0.001)
+        tasks.start_soon(append, live, "one", answers)
+        await way.has_any()
         live.writer.answer_by(None)
         live.assert_whole(1)
     way.bring()
@@ -94,9 +92,11 @@ async def test_the_way_changes_under_load(live: Live, journal: Journal) -> None:
     way = OtherWay()
     is_over = False
 
-    async def append(task: int) -> None:
+    async def append_all(task: int) -> None:
+        answers = list[str | Refusal]()
         for turn in range(TURNS):
-            assert await appended(live, f"{task}/{turn}") == f"{task}/{turn}"
+            await append(live, f"{task}/{turn}", answers)
+            assert answers[-1] == f"{task}/{turn}"
 
     async def change() -> None:
         while not is_over:
@@ -112,7 +112,7 @@ async def test_the_way_changes_under_load(live: Live, journal: Journal) -> None:
         with trio.fail_after(30):
             async with trio.open_nursery() as tasks:
                 for task in range(TASKS):
-                    tasks.start_soon(append, task)
+                    tasks.start_soon(append_all, task)
         is_over = True
     live.assert_whole(TASKS * TURNS)
 
@@ -120,20 +120,12 @@ async def test_the_way_changes_under_load(live: Live, journal: Journal) -> None:
 async def test_an_end_overtakes_no_answer(live: Live) -> None:
     """A writer that ends gives the answers that are under way, by whichever way, before it refuses the others."""
     way, answers = OtherWay(), list[str | Refusal]()
-
-    async def append(word: str) -> None:
-        try:
-            answers.append(await appended(live, word))
-        except Refusal as refusal:
-            answers.append(refusal)
-
     live.writer.answer_by(way.call_soon)
     async with trio.open_nursery() as tasks:
-        tasks.start_soon(append, "one")
+        tasks.start_soon(append, live, "one", answers)
+        await way.has_any()
+        live.stop()
         with trio.fail_after(5):
-            while not way.waiting:
-                await trio.sleep(0.001)
-            live.stop()
             await live.ended.wait()
     assert answers == ["one"]
     assert live.error is None
@@ -149,9 +141,8 @@ async def test_a_fault_in_an_answer_ends_the_writer(live: Live) -> None:
         raise ValueError("wrong")
 
     live.writer.submit_then([called("one")], CAUSE, answered)
+    await way.has_any()
+    way.bring()
     with trio.fail_after(5):
-        while not way.waiting:
-            await trio.sleep(0.001)
-        way.bring()
         await live.ended.wait()
     assert isinstance(live.error, ValueError)
