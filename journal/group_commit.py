@@ -247,4 +247,7 @@ class Writer(trio.abc.Instrument):
         self._flush()  # what is submitted now is refused
         while self._unanswered:
             message = "the journal's writer ended before it answered; the journal shows whether this was recorded"
-            self._answer(self._unanswered.pop(), Refusal("journal-unavailable", message))
+            try:
+                self._answer(self._unanswered.pop(), Refusal("journal-unavailable", message))
+            except Exception as error:  # the others must get theirs: a task cannot be cancelled while it waits
+                self._failure = self._failure or error

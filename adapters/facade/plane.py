@@ -46,11 +46,13 @@ class DataPlane:
                 nursery.start_soon(self._sweep)
         finally:
             self._stopped = True
-            for connection in tuple(self._polled):
-                connection.stop()
-            self._connections.close()
-            recorder.answer_by(None)
-            self._poller.close()
+            try:
+                for connection in tuple(self._polled):
+                    connection.stop()
+                self._connections.close()
+            finally:
+                recorder.answer_by(None)  # whatever fails: tasks wait for these answers, also elsewhere
+                self._poller.close()
 
     def begin(self, surroundings: Surroundings, sock: socket.socket, slot: Slot) -> None:
         """Have the poller watch a connection that was accepted."""

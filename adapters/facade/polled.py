@@ -15,6 +15,7 @@ Rules
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import closing
 from enum import Enum, auto
 from functools import partial
 from typing import Protocol
@@ -88,8 +89,7 @@ class PolledConnection:
 
     def rest(self, until: float) -> None:
         """Expect the head of a request until a moment of Trio's clock."""
-        self.phase = RESTING
-        self.deadline = until
+        self.phase, self.deadline = RESTING, until
         self._forget_request()
 
     def _forget_request(self) -> None:
@@ -346,12 +346,12 @@ class PolledConnection:
 
     def _abort(self, reason: str, status: int | None = None) -> None:
         """Close the connection, whatever it is doing. What is being recorded is aborted when the record is there."""
-        if self.phase is WAITING:
-            self._end_watch()
-            self._drop_skill()
-            duration_us = round((self.surroundings.clock() - self._started) * 1_000_000)
-            self.surroundings.recorder.aborted(self._access, Answer(status, 0, 0, duration_us), reason)
-        self.close()
+        with closing(self):
+            if self.phase is WAITING:
+                self._end_watch()
+                self._drop_skill()
+                duration_us = round((self.surroundings.clock() - self._started) * 1_000_000)
+                self.surroundings.recorder.aborted(self._access, Answer(status, 0, 0, duration_us), reason)
 
     def _abort_late(self, addressed: AddressedRequest, access: int) -> None:
         """Abort an access whose record came too late: a task has answered, or the connection was closed meanwhile."""

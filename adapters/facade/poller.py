@@ -66,6 +66,8 @@ class Poller:
         self._put_off: list[tuple[Polled, Callable[[], None]]] | None = None  # while events are delivered
         self._trio = TrioWait(self._wait)
         self._is_trio_ready = False
+        self._fault: BaseException | None = None  # that nobody's connection has, and the loop must not have
+        self._failed = trio.Event()
         self._users = self._runs = 0
         self._wakeup = Wakeup(self)
         self.call_soon = self._wakeup.call_soon
@@ -96,18 +98,20 @@ class Poller:
             self._epoll.unregister(sock)
 
     async def run(self) -> None:
-        """Poll and notify the owners, until cancelled."""
+        """Poll and notify the owners, until cancelled. Raises the fault that made it impossible to go on."""
         if not self._runs:
             self._epoll.register(self._trio.descriptor, select.EPOLLIN)
             self._trio.enter()
         self._runs += 1
         try:
-            await trio.sleep_forever()
+            await self._failed.wait()
         finally:
             self._runs -= 1
             if not self._runs:
                 self._trio.leave()
                 self._epoll.unregister(self._trio.descriptor)
+        if self._fault is not None:
+            raise self._fault
 
     def poll(self) -> None:
         """Poll for events now; their owners are notified when the loop waits next. Callers in the Trio loop use it to
@@ -118,11 +122,15 @@ class Poller:
         """Poll and notify the owners until Trio has something to do; see TrioWait."""
         self._is_trio_ready = False
         left_s, has_any = timeout, False
-        while self._turn(left_s):
-            has_any = True
-            left_s = 0 if self._is_trio_ready else self._trio.may_wait_s(timeout)
-            if not left_s:
-                break
+        try:
+            while self._turn(left_s):
+                has_any = True
+                left_s = 0 if self._is_trio_ready else self._trio.may_wait_s(timeout)
+                if not left_s:
+                    break
+        except BaseException as fault:  # a task raises it: from here it would end the loop, and no task in its order
+            self._fault, has_any = fault, True
+            self._failed.set()
         return True if self._is_trio_ready else False if has_any else None
 
     def _turn(self, timeout: float) -> bool:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.run import RunStarted
 from omac.domain.sandbox.launch import LaunchRequested
-from omac.journal.reader import ReadJournal
 from omac.projections.system import System
 
 PROJECTS = ("p0", "p1", "p2")
@@ -271,8 +270,7 @@ class Disorder:
 
     def compare(self) -> None:
         """Compare the acknowledged effects with the journal; the server has ended in order."""
-        with closing(ReadJournal(str(self.omac.state / "journal.db"))) as journal:
-            records = list(journal.records())
+        records = list(self.omac.records())
         system = System().replay(records)
         for target, allowed in self.ledger.claims.items():
             if (value := _recorded_value(system, target)) not in allowed:

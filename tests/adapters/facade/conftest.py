@@ -32,7 +32,9 @@ class RecordingGate:
         self.admit_error: Exception | None = None
         self.refused_error: Exception | None = None
         self.durable: trio.Event | None = None
+        self.aborted_error: Exception | None = None
         self.cuts: list[Callable[[Refusal], None]] = []
+        self.answers_by: list[CallSoon | None] = []
         self.admitted = 0
 
     def knows(self, token: str) -> bool:
@@ -69,7 +71,7 @@ class RecordingGate:
             trio.lowlevel.spawn_system_task(admit)
 
     def answer_by(self, call_soon: CallSoon | None) -> None:
-        pass
+        self.answers_by.append(call_soon)
 
     def watch(self, way: ResolvedRoute, cut: Callable[[Refusal], None]) -> None:
         self.cuts.append(cut)
@@ -87,6 +89,8 @@ class RecordingGate:
 
     def aborted(self, access: int, answer: Answer, reason: str) -> None:
         self._note(("aborted", access, answer.status, answer.bytes_in, answer.bytes_out, reason))
+        if self.aborted_error is not None:
+            raise self.aborted_error
 
     async def refused(self, token: str | None, mount: str, request: Request, status: int, reason: str) -> None:
         await trio.lowlevel.checkpoint()

@@ -10,8 +10,12 @@ import pytest
 import trio
 import trio.testing
 
+from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.polled import PATIENCE_S
 from omac.adapters.facade.proxy import UNANSWERED
+from omac.adapters.facade.server import Facade, FacadeListener
+from omac.adapters.http.slots import SlotLimits
+from omac.adapters.linux import listen
 from omac.domain.directories.events import CallLimits
 from omac.domain.kernel.refusal import Refusal
 from omac.services.access.recorder import RECORD_S
@@ -271,3 +275,24 @@ async def test_an_answer_of_bare_line_feeds(build: Build, read_request: Any) -> 
     await client.ask()
     with trio.fail_after(PATIENCE_S / 2):
         assert b"does not end in CRLF" in await client.until(b"]}\n")
+
+
+async def test_a_fault_at_the_end_holds_no_answer_back(make_gate: Callable[[int], Any]) -> None:
+    """A facade whose end fails leaves the journal's answers to Trio again: tasks elsewhere may wait for them. It closes
+    the connection that failed."""
+    (back,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    gate, front = make_gate(back.socket.getsockname()[1]), listen.tcp("127.0.0.1", 0, "")
+    gate.aborted_error = ValueError("wrong")
+    async with back, await trio.open_tcp_stream(*front.getsockname()) as client:
+        with pytest.RaisesGroup(ValueError, flatten_subgroups=True):
+            async with trio.open_nursery() as tasks:
+                await tasks.start(Facade(gate, FacadeLimits()).serve, [FacadeListener(front, SlotLimits())])
+                await client.send_all(b"GET /T/fast/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                with trio.fail_after(5):
+                    skill = await back.accept()
+                    await skill.receive_some()
+                tasks.cancel_scope.cancel()
+        with trio.fail_after(5):
+            assert await client.receive_some() == b""
+        await skill.aclose()
+    assert gate.answers_by[-1] is None

@@ -314,6 +314,34 @@ async def test_threads_may_speak_while_the_poller_closes() -> None:
         assert len(heard) == before
 
 
+def test_a_fault_that_is_nobodys_ends_who_polls() -> None:
+    """A fault beyond the owner of a socket is raised where the poller runs, so that all tasks end in their order, and
+    does not break off Trio's loop."""
+    ended = list[str]()
+
+    async def main() -> None:
+        poller = Poller.of_loop()
+        try:
+            async with trio.open_nursery() as tasks:
+                tasks.start_soon(poller.run)
+                with echo_of(poller) as echo:
+
+                    def fail() -> None:
+                        raise ValueError("wrong")
+
+                    echo.heard = lambda _count: fail()
+                    echo.fail = fail  # type: ignore[method-assign]
+                    with trio.fail_after(SOON_S), sent_later(echo):
+                        await trio.sleep_forever()
+        finally:
+            poller.close()
+            await trio.to_thread.run_sync(ended.append, "in order", abandon_on_cancel=False)
+
+    with pytest.RaisesGroup(ValueError, flatten_subgroups=True):
+        trio.run(main)
+    assert ended == ["in order"]
+
+
 def test_an_interrupt_tears_no_owner_apart() -> None:
     """Ctrl-C while an owner handles an event is raised in a task, as Trio does while it runs its own code."""
     handled = []
