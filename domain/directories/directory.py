@@ -336,7 +336,7 @@ def commands_for(sidecar: Sidecar, skill: str, path: str) -> tuple[str, ...]:
     if sidecar.status in ("idle", "requested", "started", "healthy"):
         return (logs_command(skill, path),)
     again = restart_command(skill, path) if sidecar.status in ("exited", "backoff") else reload_command(path)
-    fell = sidecar.detail and not sidecar.fix and not sidecar.missing
+    fell = sidecar.detail and sidecar.has_run and not sidecar.fix and not sidecar.missing
     return (logs_command(skill, path), again) if fell else (again,)
 
 
