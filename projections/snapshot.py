@@ -15,7 +15,7 @@ from omac.projections.aggregates import AggregatesState
 from omac.projections.run_namespaces import RunNamespacesState
 from omac.projections.system import System
 
-FORM = 12  # raised when a fold gives another state for the same events, or a state another form
+FORM = 13  # raised when a fold gives another state for the same events, or a state another form
 
 
 class SystemState(msgspec.Struct, frozen=True):

@@ -331,12 +331,12 @@ def logs_command(skill: str, path: str) -> str:
 
 
 def commands_for(sidecar: Sidecar, skill: str, path: str) -> tuple[str, ...]:
-    """The commands for a sidecar that does not run: the one that prints why it ended, if it did, and another start; of
-    one that starts, the one that prints what it does, since a reload would leave it as it is."""
-    again = reload_command(path)
+    """The commands for a sidecar that does not run: the one that prints why it ended, if it did, and another start, at
+    once where it waits for one; of one that starts, the one that prints what it does: a reload would leave it so."""
     if sidecar.status in ("idle", "requested", "started", "healthy"):
         return (logs_command(skill, path),)
-    fell = sidecar.detail and not sidecar.fix and not sidecar.missing
+    again = restart_command(skill, path) if sidecar.status in ("exited", "backoff") else reload_command(path)
+    fell = sidecar.detail and sidecar.has_run and not sidecar.fix and not sidecar.missing
     return (logs_command(skill, path), again) if fell else (again,)
 
 

@@ -186,7 +186,7 @@ class GaveUp(Event, frozen=True):
 
 class Sidecar(msgspec.Struct, frozen=True):
     """The state of a sidecar for decisions. `failures` counts unrequested ends in a row, `detail` describes the last
-    one.
+    one; `has_run` is whether there was a process since it was last wanted.
 
     `missing` and `fix` are those of the last `GaveUp`.
     """
@@ -201,6 +201,7 @@ class Sidecar(msgspec.Struct, frozen=True):
     detail: str = ""
     missing: tuple[str, ...] = ()
     fix: tuple[str, ...] = ()
+    has_run: bool = False
 
     @property
     def live(self) -> bool:
@@ -341,11 +342,12 @@ def evolve(state: Sidecar, event: Event) -> Sidecar:
     status = TABLE[state.status, type(event)]
     match event:
         case SpawnRequested(spec, generation, attempt):
-            failures = state.failures if state.status == "backoff" else 0
-            detail = state.detail if state.status == "backoff" else ""
-            return Sidecar(status, spec, generation, None, failures, attempt, 0, detail)
+            last = state if state.status == "backoff" else Sidecar()
+            return Sidecar(
+                status, spec, generation, None, last.failures, attempt, 0, last.detail, has_run=last.has_run,
+            )  # fmt: skip
         case Started(birth):
-            return replace(state, status=status, birth=birth)
+            return replace(state, status=status, birth=birth, has_run=True)
         case Healthy():
             return replace(state, status=status, detail="")
         case Exited(_, _, detail):

@@ -51,7 +51,7 @@ def test_every_state_of_a_skill(shop: Any) -> None:
         "ready": "ready", "fell": "restarting", "broken": "broken", "pending": "pending_credentials", "rival": "broken",
     }  # fmt: skip
     assert skills["pending"]["missing"] == ["KEY"]
-    assert skills["fell"]["fix"] == ["omac logs fell --workdir /w/shop", "omac reload /w/shop"]
+    assert skills["fell"]["fix"] == ["omac logs fell --workdir /w/shop", "omac reload /w/shop --restart fell"]
     assert (skills["ready"]["detail"], skills["ready"]["fix"]) == ("", [])
     assert skills["rival"]["mount"] == ""
 

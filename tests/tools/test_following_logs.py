@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from polling import eventually
 from real_omac import Omac
-from started import BARE
+from started import BARE, WAIT, started, told
 
 from omac.adapters.sidecars import logfile
 from omac.tools.cli import logs
@@ -150,3 +150,28 @@ def test_the_log_that_still_grows_is_followed(omac: Omac) -> None:
     port = json.loads(omac.ok("status", "--json"))["sidecars"][0]["port"]
     while f"port={port} " not in follow.line():
         pass
+
+
+@pytest.mark.full
+def test_each_run_that_lives_has_its_log(omac: Omac) -> None:
+    """`omac logs` shows what the sidecars of a server and of an `omac start` in the same project printed: where a call
+    failed in one of them, the log of the other would tell nothing."""
+    server, project = omac.online("shop")
+    run = started(omac, project, f"echo ready; {WAIT}")
+    told(run)
+    sidecars = json.loads(omac.ok("status", "--json"))["sidecars"]
+    paths = [sidecar["log"] for sidecar in sidecars]
+    assert len(set(paths)) == 2
+    shown = omac.ok("logs", "echo", "--workdir", str(project))
+    assert sorted(line for line in shown.splitlines() if line.startswith("==> ")) == sorted(
+        f"==> echo: {path} <==" for path in paths
+    )
+    assert all(f"port={sidecar['port']} " in shown for sidecar in sidecars)
+    follow = omac.start("logs", "echo", "-f", "-n", "0", "--workdir", str(project))
+    assert follow.line().startswith("==> echo: ")
+    omac.ok("call", "echo", "/status?from-the-host", cwd=project)
+    assert follow.process.stdout is not None
+    line = next(line.decode() for line in follow.process.stdout if not line.startswith(b"==> "))
+    assert line.split(": ")[0] in {f"echo in run {Path(path).parent.parent.name}" for path in paths}
+    run.process.terminate()
+    server.end()

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -378,6 +379,25 @@ def test_a_sidecar_that_hangs_is_restarted_on_request(house: Omac, server: Servi
     assert after["other"] == before["other"]
     assert server.activate(project)["skills"] == skills
     assert all(map(is_up, skills))
+
+
+@pytest.mark.full
+def test_what_is_proposed_for_a_sidecar_that_waits_starts_it(house: Omac, server: Serving) -> None:
+    """Of a sidecar that is started again in some seconds, the proposed commands print why it ended, and start it at
+    once; a mere reload would leave it waiting."""
+    project = house.root / "waits"
+    house.skill(project, "brittle", BRITTLE_META, BRITTLE)
+    house.approve(project, "brittle")
+    waiting = eventually(
+        lambda: "again in 4000 ms" in (now := server.skill(project, "brittle"))["detail"] and now, 20.0, "a long pause"
+    )
+    assert waiting["fix"] == [
+        f"omac logs brittle --workdir {project}", f"omac reload {project} --restart brittle",
+    ]  # fmt: skip
+    (project / "mended").touch()
+    printed, begun = (house.ok(*shlex.split(command)[1:]) for command in waiting["fix"])
+    assert "[omac] sidecar" in printed
+    assert "ready" in begun, begun
 
 
 @pytest.mark.full

@@ -360,6 +360,17 @@ def test_a_sidecar_that_falls(omac: Omac) -> None:
     assert "no such database" in omac.ok(*shlex.split(fix.removeprefix("  try: omac ")))
 
 
+def test_a_sidecar_that_cannot_begin(omac: Omac) -> None:
+    """No log is proposed of a sidecar whose program is missing: nothing ran that could have printed something."""
+    project = omac.project("p")
+    meta = project / ".agents/skills/echo/omac.yaml"
+    meta.write_text(meta.read_text().replace("python3", "no-such-program"))
+    omac.ok("approve", "echo", "--workdir", str(project))
+    done = omac.run(*BARE, "--workdir", str(project), "--", "true")
+    fix = [line for line in done.err.splitlines() if line.startswith("  try: ")]
+    assert fix == [f"  try: omac reload {project} --restart echo"], done.err
+
+
 @pytest.mark.full
 def test_a_reload_reaches_every_run(omac: Omac, shop: Path) -> None:
     """`omac reload DIR` reloads the directory in every run where it is online. A directory that is online nowhere is

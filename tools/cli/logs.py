@@ -40,7 +40,7 @@ class LogsRequest(NamedTuple):
 
 
 class SidecarLog(NamedTuple):
-    """The newest log of a skill's sidecar, and when each of the starts that wrote to it was recorded (ns, UTC)."""
+    """The log of a skill's sidecar in a run, and when each of the starts that wrote to it was recorded (ns, UTC)."""
 
     skill: str
     dir: str
@@ -72,30 +72,35 @@ def run(request: LogsRequest, environment: Mapping[str, str]) -> int:
 
 
 def _logs(request: LogsRequest, environment: Mapping[str, str]) -> list[SidecarLog]:
-    """The newest log of each requested sidecar, by name; to follow, that of a run that lives, if any does."""
+    """The logs of each requested sidecar, by name: those of runs that live, and the newest, unless one that lives is
+    followed instead."""
     wanted = {""} if request.where.shared else {directory_of(request.where)}
     if request.where.workdir is None:
         wanted.add("")
     specs: dict[str, tuple[str, str]] = {}
-    newest: dict[tuple[str, str], SidecarLog] = {}
-    sockets = living_sockets(environment) if request.follow else ()
-    alive = {os.path.realpath(os.path.dirname(path)) for path in sockets}
+    found: dict[tuple[str, str], dict[str, SidecarLog]] = {}
     with to_read(environment, request.journal) as journal:
         for recorded in journal.of_kinds(KINDS):
             match recorded.event:
                 case SpawnRequested(spec):
                     specs[recorded.stream] = (spec.workdir, spec.skill)
                 case Started(birth) if recorded.stream in specs:
-                    key = specs[recorded.stream]
-                    before = newest.get(key)
-                    if before is not None and _run_of(before.path) in alive and _run_of(birth.log) not in alive:
-                        continue
-                    starts = before.starts if before is not None and before.path == birth.log else ()
-                    newest[key] = SidecarLog(key[1], key[0], birth.log, (*starts, recorded.at))
+                    workdir, skill = specs[recorded.stream]
+                    logs = found.setdefault((workdir, skill), {})
+                    before = logs.pop(birth.log, None)  # the newest comes last
+                    starts = before.starts if before is not None else ()
+                    logs[birth.log] = SidecarLog(skill, workdir, birth.log, (*starts, recorded.at))
                 case _:
                     pass
-    logs = [log for (workdir, _), log in sorted(newest.items()) if workdir in wanted]
-    return [log for log in logs if request.skill in (None, log.skill)]
+    alive = {os.path.realpath(os.path.dirname(path)) for path in living_sockets(environment)}
+    shown: list[SidecarLog] = []
+    for (workdir, skill), logs in sorted(found.items()):
+        if workdir in wanted and request.skill in (None, skill):
+            living = [log for log in logs.values() if _run_of(log.path) in alive]
+            newest = next(reversed(logs.values()))
+            goes_without = newest in living or (request.follow and living)
+            shown += living if goes_without else [*living, newest]
+    return shown
 
 
 def _run_of(log: str) -> str:
@@ -143,12 +148,17 @@ def _follow(
             read_at = now
             logs = _logs(request, environment)
             offsets |= {log.path: _end(log.path) for log in logs if log.path not in offsets and log.starts[-1] < began}
-            names = {log.path: log.skill for log in logs}
+            skills = [log.skill for log in logs]
+            names = {log.path: _name(log, skills.count(log.skill) > 1) for log in logs}
         for path, skill in names.items():
             prefix = f"{skill}: " if len(names) > 1 else ""
             for line in _added(path, offsets):
                 print_line(prefix + line)
         wait_for_more(POLL_S)
+
+
+def _name(log: SidecarLog, is_of_several: bool) -> str:
+    return f"{log.skill} in run {os.path.basename(_run_of(log.path))}" if is_of_several else log.skill
 
 
 def _added(path: str, offsets: dict[str, tuple[int, int]]) -> Iterator[str]:

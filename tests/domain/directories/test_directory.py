@@ -106,7 +106,7 @@ def healthy(name: str, generation: int = 1, code: str = "1") -> Sidecar:
 
 
 def gave_up(name: str, generation: int = 1) -> Sidecar:
-    return Sidecar("gave_up", spec(name), generation, failures=3, detail="it fell")
+    return Sidecar("gave_up", spec(name), generation, failures=3, detail="it fell", has_run=True)
 
 
 ACTIVATING = fold(Directory(), [EVENTS[0]])

@@ -45,7 +45,7 @@ def test_an_open_way(shop: Any, host: HostId) -> None:
         (LAUNCH, "broken", "skill-broken", "broken: it fell", ("omac reload /w/shop",), "broken"),
         (
             LAUNCH, "fell", "sidecar-down", "fell: its sidecar is started again in 250 ms, after: it fell over",
-            ("omac logs fell --workdir /w/shop", "omac reload /w/shop"), "fell",
+            ("omac logs fell --workdir /w/shop", "omac reload /w/shop --restart fell"), "fell",
         ),
     ],
 )  # fmt: skip
