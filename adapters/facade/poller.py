@@ -18,6 +18,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Protocol
 
 import trio
@@ -65,6 +66,7 @@ class Poller:
         self._watched: dict[int, Polled] = {}
         self._put_off: list[tuple[Polled, Callable[[], None]]] | None = None  # while events are delivered
         self._trio = TrioWait(self._wait)
+        self._context = copy_context()  # callbacks have that of who polls, as in a task
         self._is_trio_ready = False
         self._fault: BaseException | None = None  # that nobody's connection has, and the loop must not have
         self._failed = trio.Event()
@@ -121,33 +123,36 @@ class Poller:
     def _wait(self, timeout: float) -> bool | None:
         """Poll and notify the owners until Trio has something to do; see TrioWait."""
         self._is_trio_ready = False
-        left_s, has_any = timeout, False
-        try:
-            while self._turn(left_s):
-                has_any = True
-                left_s = 0 if self._is_trio_ready else self._trio.may_wait_s(timeout)
-                if not left_s:
-                    break
-        except BaseException as fault:  # a task raises it: from here it would end the loop, and no task in its order
-            self._fault, has_any = fault, True
-            self._failed.set()
+        has_any = self._poll(timeout)
+        if has_any:
+            try:
+                self._context.run(self._handle, timeout)
+            except (
+                BaseException
+            ) as fault:  # a task raises it: from here it would end the loop, and no task in its order
+                self._fault = fault
+                self._failed.set()
         return True if self._is_trio_ready else False if has_any else None
 
-    def _turn(self, timeout: float) -> bool:
-        """Poll and notify the owners; return whether any has been."""
-        has_any = False
-        for _ in range(POLLS):
-            self._poll(0 if self.seen else timeout)
-            if not self.seen:
+    def _handle(self, timeout: float) -> None:
+        """Notify the owners and poll again, until Trio has something to do, or nothing has come for `timeout`."""
+        while True:
+            self._turn()
+            left_s = 0 if self._is_trio_ready else self._trio.may_wait_s(timeout)
+            if not left_s or not self._poll(left_s):
                 break
-            has_any, timeout, is_busy = True, 0, len(self.seen) >= BUSY
-            self._notify()
-            if not is_busy:
-                break
-        return has_any
 
-    def _poll(self, timeout: float) -> None:
-        events = self._epoll.poll(timeout, EVENTS_MAX)
+    def _turn(self) -> None:
+        """Notify the owners, and those of events that come meanwhile."""
+        for _ in range(POLLS):
+            is_busy = len(self.seen) >= BUSY
+            self._notify()
+            if not is_busy or not self._poll(0):
+                break
+
+    def _poll(self, timeout: float) -> bool:
+        """Poll for events, for no time where some are at hand; return whether any are to be delivered."""
+        events = self._epoll.poll(0 if self.seen else timeout, EVENTS_MAX)
         if len(events) < EVENTS_MAX:
             self.polls += 1
         if self.seen:
@@ -157,6 +162,7 @@ class Poller:
             self.seen = dict(events)
         if self.seen.pop(self._trio.descriptor, 0):
             self._is_trio_ready = True
+        return bool(self.seen)
 
     def close(self) -> None:
         """Use it no longer; what this user has had watched is forgotten by then."""

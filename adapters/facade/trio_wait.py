@@ -7,7 +7,6 @@ Trio's inside, and pyproject.toml names the versions whose inside is so.
 """
 
 from collections.abc import Callable
-from contextvars import copy_context
 from typing import Any
 
 from trio._core._run import GLOBAL_RUN_CONTEXT
@@ -34,7 +33,6 @@ class TrioWait:
         self._wait = wait
         self._runner: Any = GLOBAL_RUN_CONTEXT.runner  # Any: its I/O manager is that of the system
         self._trio = self._runner.io_manager
-        self._context = copy_context()  # that of who polls, as in a task of it
         self.descriptor: int = self._trio._epoll.fileno()
         self.process_events, self.notify_closing = self._trio.process_events, self._trio.notify_closing
         self.wait_readable, self.wait_writable = self._trio.wait_readable, self._trio.wait_writable
@@ -52,7 +50,7 @@ class TrioWait:
 
     def get_events(self, timeout: float) -> list[tuple[int, int]]:
         """Implement Trio's I/O manager: return the events of its tasks; an empty list when the time is over."""
-        is_ready = self._context.run(self._wait, timeout)
+        is_ready = self._wait(timeout)
         if is_ready:
             return self._trio.get_events(0) or _HANDLED
         return [] if is_ready is None else _HANDLED
