@@ -46,7 +46,7 @@ FATAL = ("journal-newer", "journal-damaged")  # this omac cannot read the journa
 _log = logging.getLogger("omac.journal")
 
 Late = Callable[[Sequence[Recorded]], None]
-CallSoon = Callable[[Callable[[], None]], object]
+CallSoon = Callable[[Callable[[], None]], object]  # has something happen in the loop; any thread may call it
 Answered = Callable[[Sequence[Recorded] | Exception], object]  # the records, or why there are none
 
 

@@ -24,7 +24,7 @@ from omac.domain.kernel.event import Cause, Draft, Recorded, Spooled
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
 from omac.journal.application import CommitGroup, Journal
-from omac.journal.commit_thread import Answer, Answered, CommitThread, Late, Submission
+from omac.journal.commit_thread import Answer, Answered, CallSoon, CommitThread, Late, Submission
 
 QUEUE_MAX = 16_384  # callers that may be under way; more are refused
 RIDE_S = 0.02  # that events for which nobody waits may wait for a commit that somebody waits for
@@ -160,7 +160,7 @@ class Writer(trio.abc.Instrument):
             except Exception as error:  # it must stop omac: Trio would call none of this any more
                 self._end(error)
 
-    def answer_by(self, call_soon: Callable[[Callable[[], None]], None] | None) -> None:
+    def answer_by(self, call_soon: CallSoon | None) -> None:
         """Have `call_soon`, which any thread may call, bring what becomes of events into the loop; None: have Trio
         bring it, and what waits is brought now."""
         self._thread.answer_by(call_soon)

@@ -23,7 +23,7 @@ from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, StreamId, TokenDigest, key_of, namespace_beside, server_namespace
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
-from omac.journal.commit_thread import Answered, Late
+from omac.journal.commit_thread import Answered, CallSoon, Late
 from omac.journal.group_commit import Writer
 from omac.journal.problem_log import ProblemLog
 from omac.journal.snapshot_store import SnapshotStore
@@ -189,7 +189,7 @@ class Engine(Execution):
         with trio.move_on_after(CATCH_UP_S), suppress(Refusal):
             await self.catch_up()
 
-    def answer_by(self, call_soon: Callable[[Callable[[], None]], None] | None) -> None:
+    def answer_by(self, call_soon: CallSoon | None) -> None:
         """Have `call_soon` bring the journal's answers into the loop; see `Writer.answer_by`."""
         self._writer.answer_by(call_soon)
 

@@ -5,7 +5,7 @@ import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import partial
 
@@ -82,6 +82,20 @@ async def poller(nursery: trio.Nursery) -> AsyncIterator[Poller]:
     scope.cancel()
     await trio.testing.wait_all_tasks_blocked()
     running.close()
+
+
+@asynccontextmanager
+async def polling() -> AsyncIterator[Poller]:
+    """Yield a poller that runs, in a task of this one."""
+    poller = Poller.of_loop()
+    try:
+        async with trio.open_nursery() as tasks:
+            tasks.start_soon(poller.run)
+            await trio.testing.wait_all_tasks_blocked()
+            yield poller
+            tasks.cancel_scope.cancel()
+    finally:
+        poller.close()
 
 
 @contextmanager
@@ -196,25 +210,19 @@ async def test_a_fault_of_an_owner_is_its_own(poller: Poller, caplog: pytest.Log
 async def test_owners_have_the_context_of_who_polls() -> None:
     """A callback finds the context variables of the task that made the poller, such as the place where warnings go."""
     place.set("here")
-    poller, seen = Poller.of_loop(), list[str]()
-    async with trio.open_nursery() as tasks:
-        tasks.start_soon(poller.run)
+    seen = list[str]()
+    async with polling() as poller:
         with echo_of(poller) as echo, trio.fail_after(SOON_S):
             echo.heard = lambda _count: seen.append(place.get())
             echo.send()
             while not seen:
                 await trio.sleep(0.001)
-        tasks.cancel_scope.cancel()
-    poller.close()
     assert seen == ["here"]
 
 
 async def test_a_clock_that_jumps_waits_for_events(autojump_clock: trio.testing.MockClock) -> None:
     """A wait in which events were handled is no idle one: time does not jump over what follows from them."""
-    poller = Poller.of_loop()
-    async with trio.open_nursery() as tasks:
-        tasks.start_soon(poller.run)
-        await trio.testing.wait_all_tasks_blocked()
+    async with polling() as poller:
         with echo_of(poller) as echo:
             echo.heard = lambda count: poller.put_off(echo, echo.send) if count < EXCHANGES else None
             echo.send()
@@ -222,8 +230,6 @@ async def test_a_clock_that_jumps_waits_for_events(autojump_clock: trio.testing.
             await trio.sleep(1_000)
             assert echo.count == EXCHANGES
             assert trio.current_time() == began + 1_000
-        tasks.cancel_scope.cancel()
-    poller.close()
 
 
 async def test_two_users_share_the_poller_of_a_loop() -> None:
@@ -320,21 +326,17 @@ def test_a_fault_that_is_nobodys_ends_who_polls() -> None:
     ended = list[str]()
 
     async def main() -> None:
-        poller = Poller.of_loop()
+        def fail() -> None:
+            raise ValueError("wrong")
+
         try:
-            async with trio.open_nursery() as tasks:
-                tasks.start_soon(poller.run)
+            async with polling() as poller:
                 with echo_of(poller) as echo:
-
-                    def fail() -> None:
-                        raise ValueError("wrong")
-
                     echo.heard = lambda _count: fail()
                     echo.fail = fail  # type: ignore[method-assign]
                     with trio.fail_after(SOON_S), sent_later(echo):
                         await trio.sleep_forever()
         finally:
-            poller.close()
             await trio.to_thread.run_sync(ended.append, "in order", abandon_on_cancel=False)
 
     with pytest.RaisesGroup(ValueError, flatten_subgroups=True):
@@ -346,23 +348,17 @@ def test_an_interrupt_tears_no_owner_apart() -> None:
     """Ctrl-C while an owner handles an event is raised in a task, as Trio does while it runs its own code."""
     handled = []
 
+    def heard(count: int) -> None:
+        signal.raise_signal(signal.SIGINT)
+        handled.append(count)
+
     async def main() -> None:
-        poller = Poller.of_loop()
-        try:
-            async with trio.open_nursery() as tasks:
-                tasks.start_soon(poller.run)
-                with echo_of(poller) as echo:
-
-                    def heard(count: int) -> None:
-                        signal.raise_signal(signal.SIGINT)
-                        handled.append(count)
-
-                    echo.heard = heard
-                    echo.peer.send(b"x")
-                    with trio.fail_after(SOON_S):
-                        await trio.sleep_forever()
-        finally:
-            poller.close()
+        async with polling() as poller:
+            with echo_of(poller) as echo:
+                echo.heard = heard
+                echo.send()
+                with trio.fail_after(SOON_S):
+                    await trio.sleep_forever()
 
     with pytest.RaisesGroup(KeyboardInterrupt, flatten_subgroups=True):
         trio.run(main)
