@@ -6,6 +6,7 @@ with the system's own: the program needs nothing else of omac's.
 
 import atexit
 import functools
+import itertools
 import os
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ USERS = (0, NOBODY) if os.geteuid() == 0 else (NOBODY,)
 # For tests that take long: root's sandboxes, which differ little, only with --all.
 FEWER_USERS = [pytest.param(uid, marks=pytest.mark.full if uid == 0 and len(USERS) > 1 else ()) for uid in USERS]
 SYSTEM_PYTHON = "/usr/bin/python3"
+_ALONE = itertools.count()  # numbers the users that run nothing else
 LAUNCHER = Path(__file__).parents[1] / "src" / "bin" / "omac"
 _ENTRY = "from omac.tools.entry import main; main()"
 
@@ -159,9 +161,9 @@ def box(uid: int = USERS[0]) -> Iterator[Box]:
 
 
 def user_alone() -> tuple[str, ...]:
-    """Return a command that becomes a user who runs nothing else, not even in tests that run beside these: the kernel
-    counts a user's processes."""
-    uid = str(100_000 + os.getpid())
+    """Return a command that becomes a user who runs nothing else, not even what other tests left behind or run beside
+    these: the kernel counts a user's processes, and those that ended until their status is read."""
+    uid = str(100_000 + 100 * os.getpid() + next(_ALONE))
     return ("setpriv", "--reuid", uid, "--regid", uid, "--clear-groups")
 
 

@@ -231,6 +231,7 @@ except Refusal as refusal:
     print(refusal.reason)
 for child in children:
     os.kill(child, 9)
+    os.waitpid(child, 0)
 {FILES.format(200)}
 """
     line = [*user_alone(), "/usr/bin/python3", "-ISB", "-c", program]
