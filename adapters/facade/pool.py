@@ -26,6 +26,7 @@ import trio
 
 from omac.adapters.facade.poller import Poller
 from omac.adapters.http.wire import acknowledge
+from omac.adapters.linux.tcp import hasten
 
 REST_S = 0.5
 RESTING_MAX = 512  # to one skill, as far as there is room for it
@@ -114,7 +115,7 @@ class SkillConnections:
                 raise ConnectionRefusedError  # it met itself: see Exchange
             if not self._reaches(sock):
                 raise ConnectionRefusedError  # which a task reports
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            hasten(sock)
             connection = SkillConnection(self, sock, port)
             self._poller.watch(sock, connection)
         except OSError:

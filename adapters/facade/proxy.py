@@ -23,6 +23,7 @@ from omac.adapters.http.decoding import decode
 from omac.adapters.http.http1 import ResponseHead, parse_response_head
 from omac.adapters.http.pacing import LARGE_HEAD_BYTES, pace_of_relays
 from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire, acknowledge
+from omac.adapters.linux.tcp import hasten
 from omac.domain.access.exchange import ExchangeProgress, Kind
 from omac.domain.kernel.refusal import Refusal
 from omac.services.access.port import Answer
@@ -201,7 +202,7 @@ class Exchange:
         try:
             with trio.move_on_after(self._limits.connect_timeout_s) as waited:
                 await sock.connect(("127.0.0.1", self._route.port))
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                hasten(plain)
                 # a connection to an unused ephemeral port can meet itself (simultaneous open) and would echo
                 connected = sock.getsockname() != sock.getpeername()
                 if connected and not self._reaches(plain):

@@ -5,6 +5,7 @@ import os
 import socket
 import stat
 
+from omac.adapters.linux.tcp import hasten
 from omac.domain.kernel.loopback import loopback_address
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.folders import write_command
@@ -23,7 +24,7 @@ def tcp(host: str, port: int, flag: str) -> socket.socket:
     sock = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        hasten(sock)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
         sock.bind((str(address), port))
         sock.listen(BACKLOG)

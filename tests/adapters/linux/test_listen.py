@@ -31,6 +31,7 @@ def test_loopback_is_listened_on(host: str, shown: str) -> None:
         assert address == shown
         with socket.create_connection((address, port), timeout=2), accept_one(listener) as connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0") == b"reno"
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == listen.UNSENT_BYTES_MAX
 
 
