@@ -182,20 +182,21 @@ class Poller:
     def _notify(self) -> None:
         begin = []
         put_off = self._put_off = []
+        watched = self._watched
         for number in tuple(self.seen):
-            owner = self._watched.get(number)
+            owner = watched.get(number)
             if owner is not None and owner.begins:
                 begin.append(number)
             else:
-                self._deliver(number)
+                self._deliver(number, owner)
         for number in begin:
-            self._deliver(number)
+            self._deliver(number, watched.get(number))
         self._put_off = None
         for owner, happens in put_off:
             guarded(owner, happens)
 
-    def _deliver(self, number: int) -> None:
-        what, owner = self.seen.pop(number, 0), self._watched.get(number)
+    def _deliver(self, number: int, owner: Polled | None) -> None:
+        what = self.seen.pop(number, 0)
         if not what or owner is None:
             return
         try:

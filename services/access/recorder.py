@@ -1,6 +1,7 @@
 """Access: the gate of the facade, on the live routes and the journal."""
 
 from collections.abc import Callable
+from functools import partial
 
 import trio
 from msgspec.structs import astuple, replace
@@ -130,27 +131,39 @@ class JournalAccessRecorder:
         """Implement AccessRecorder, and return the value that `end_ahead` takes. `ahead`: the request is forwarded
         before its record, so that the record decides nothing."""
 
-        def recorded(answer: int | Exception) -> None:
-            if isinstance(answer, Exception):
-                self._gauges.release(counted)
-                if isinstance(answer, Refusal) and not ahead:
-                    self._count_unrecorded(self._requested(route, request), answer)
-                answered(answer)
-                return
-            self._gauges.begin(counted, answer)
-            try:
-                admitted: int | Exception = answer if ahead else self._still_open(route, answer)
-            except Refusal as refusal:
-                admitted = refusal
-            answered(admitted)
-
+        counted = self._gauges.reserve(route)
+        recorded = partial(self._answer, route, request, answered, counted, ahead)
         try:
             self._batches.begin(route, request.method, self._recorded(request.path), recorded)
-        except Refusal as refusal:
-            self._count_unrecorded(self._requested(route, request), refusal)
+        except Exception as problem:
+            self._gauges.release(counted)
+            if isinstance(problem, Refusal):
+                self._count_unrecorded(self._requested(route, request), problem)
             raise
-        counted = self._gauges.reserve(route)
         return counted
+
+    def _answer(
+        self,
+        route: ResolvedRoute,
+        request: Request,
+        answered: Callable[[int | Exception], None],
+        counted: CountedFor,
+        ahead: bool,  # as `admit_then` has it
+        answer: int | Exception,
+    ) -> None:
+        """Tell who has a call recorded whether it may go to its skill: it has its record, or there is none."""
+        if isinstance(answer, Exception):
+            self._gauges.release(counted)
+            if isinstance(answer, Refusal) and not ahead:
+                self._count_unrecorded(self._requested(route, request), answer)
+            answered(answer)
+            return
+        self._gauges.begin(counted, answer)
+        try:
+            admitted: int | Exception = answer if ahead else self._still_open(route, answer)
+        except Refusal as refusal:
+            admitted = refusal
+        answered(admitted)
 
     def end_ahead(self, counted: CountedFor) -> None:
         """A call has ended while it is being recorded: it is under way no longer."""
