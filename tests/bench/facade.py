@@ -25,7 +25,7 @@ from bench.report import Figure, median, percentile, publish
 from real_omac import omac_in
 
 SECONDS = int(os.environ.get("BENCH_FACADE_S", "3"))  # wrk takes whole ones
-ROUNDS = int(os.environ.get("BENCH_FACADE_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("BENCH_FACADE_ROUNDS", "5"))
 FIRST_S = 1  # of each series: what it begins with is not counted
 IDLE = 2_000
 FILES = 16_384  # descriptors, of this process and of those it starts
