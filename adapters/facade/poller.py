@@ -27,6 +27,8 @@ from omac.adapters.facade.trio_wait import TrioWait
 from omac.adapters.http.accepting import log_failure
 
 EVENTS_MAX = 512  # of one poll
+POLLS = 4  # before others have their turn, if there is more each time
+BUSY = 4  # events of one poll, behind which others have come meanwhile
 READ_BYTES = 132_096  # more than what is ordinary, so that one read shows that nothing is left
 
 _WATCHED = select.EPOLLIN | select.EPOLLPRI | select.EPOLLRDHUP | select.EPOLLET
@@ -125,8 +127,9 @@ class Poller:
         if has_any:
             try:
                 self._context.run(self._handle, timeout)
-            except BaseException as fault:
-                # a task raises it: from here it would end the loop, and no task in its order
+            except (
+                BaseException
+            ) as fault:  # a task raises it: from here it would end the loop, and no task in its order
                 self._fault = fault
                 self._failed.set()
         return True if self._is_trio_ready else False if has_any else None
@@ -134,9 +137,17 @@ class Poller:
     def _handle(self, timeout: float) -> None:
         """Notify the owners and poll again, until Trio has something to do, or nothing has come for `timeout`."""
         while True:
-            self._notify()
+            self._turn()
             left_s = 0 if self._is_trio_ready else self._trio.may_wait_s(timeout)
             if not left_s or not self._poll(left_s):
+                break
+
+    def _turn(self) -> None:
+        """Notify the owners, and those of events that come meanwhile."""
+        for _ in range(POLLS):
+            is_busy = len(self.seen) >= BUSY
+            self._notify()
+            if not is_busy or not self._poll(0):
                 break
 
     def _poll(self, timeout: float) -> bool:
