@@ -127,9 +127,8 @@ class Poller:
         if has_any:
             try:
                 self._context.run(self._handle, timeout)
-            except (
-                BaseException
-            ) as fault:  # a task raises it: from here it would end the loop, and no task in its order
+            except BaseException as fault:
+                # a task raises it: from here it would end the loop, and no task in its order
                 self._fault = fault
                 self._failed.set()
         return True if self._is_trio_ready else False if has_any else None
