@@ -30,7 +30,7 @@ FIRST_S = 1  # of each series: what it begins with is not counted
 IDLE = 2_000
 FILES = 16_384  # descriptors, of this process and of those it starts
 PROGRAMS = ("wrk", "nginx", "curl")
-ROUTES, TARGETS, ROUTE_ROUNDS = 10_000, 20_000, 7
+ROUTES, TARGETS, ROUTE_ROUNDS = 10_000, 20_000, 13
 
 NO_AUDIT, STRICT, NGINX = "no audit", "strict audit", "nginx"
 Series = Mapping[str, Load]
