@@ -40,15 +40,13 @@ _READ = FieldNames(
 )
 _LISTS = (b"connection", b"expect")
 # A group is repeated as it is, never possessively: before Python 3.11.5 that accepts more than it should.
-_FIELD = rb"[!-~\x80-\xff][\t -~\x80-\xff]*+\r\n"
-_LINES = re.compile(rb"(?:" + _FIELD + rb")+\r\n")  # of a head, as rule 1 has them
+_LINES = re.compile(rb"(?:[!-~\x80-\xff][\t -~\x80-\xff]*+\r\n)+\r\n")  # of a head, as rule 1 has them
 _CONTROLS = bytes(code for code in range(0x20) if code not in b"\t\r\n") + b"\x7f"
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.([01])\r\n")
 _PLAIN = rb"[0-9A-Za-z\-._~!$&'*+,;=:@/()]*+"
 _PATH = _PLAIN + rb"(?:%(?!00)[0-9A-Fa-f]{2}" + _PLAIN + rb")*"
-_LINE = rb"([A-Z]{1,20}) (/" + _PATH + rb"(?:\?[!\"$-~]*+)?) HTTP/1\.([01])\r\n"
-_GOOD_LINE, _GOOD_HEAD = re.compile(_LINE), re.compile(_LINE + rb"(?:" + _FIELD + rb")*\r\n")
+_GOOD_LINE = re.compile(rb"([A-Z]{1,20}) (/" + _PATH + rb"(?:\?[!\"$-~]*+)?) HTTP/1\.([01])\r\n")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: ([^\r\n]*))?\r\n")
 _CONFLICT = "Content-Length is there twice, or beside Transfer-Encoding"  # which llhttp refuses first
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -108,7 +106,12 @@ def parse_request_head(head: bytes, *, bytes_max: int = HEAD_BYTES_MAX, any_host
         raise Refusal("head-too-large", f"the head of a request is limited to {bytes_max} bytes")
     if _has_too_many_fields(head):
         raise Refusal("head-too-large", f"the head of a request is limited to {FIELDS_MAX} fields")
-    method, target, digit = (_GOOD_HEAD.fullmatch(head) or _good_line(head)).groups()
+    if not _LINES.fullmatch(head) and (fault := _fault(head)) is not None:
+        raise bad_request(fault)
+    line = _GOOD_LINE.match(head)
+    if line is None:
+        raise bad_request(_line_fault(head))
+    method, target, digit = line.groups()
     if method == b"CONNECT":
         raise bad_request("omac is not a tunnel")
     fields = _fields(httptools.HttpRequestParser, head)
@@ -243,16 +246,6 @@ def _fault(head: bytes) -> str | None:
     if b"\r\n " in head or b"\r\n\t" in head:
         return "the head holds a folded line"
     return None
-
-
-def _good_line(head: bytes) -> re.Match[bytes]:
-    """Return the match of the request line in a head whose lines are valid. Raises Refusal (bad-request)."""
-    if not _LINES.fullmatch(head) and (fault := _fault(head)) is not None:
-        raise bad_request(fault)
-    line = _GOOD_LINE.match(head)
-    if line is None:
-        raise bad_request(_line_fault(head))
-    return line
 
 
 def _line_fault(head: bytes) -> str:
